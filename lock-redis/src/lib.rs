@@ -1,0 +1,1 @@
+//! Distributed locks kept in one Redis: token and reentrant.

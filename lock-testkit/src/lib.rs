@@ -1,0 +1,1 @@
+//! For whoever writes a lock backend: conformance suite, private servers, faults, history and its checkers.
