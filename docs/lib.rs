@@ -1,0 +1,25 @@
+//! Runs the code of the README and of these pages as doc tests. Nothing else is in here.
+
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+#[doc = include_str!("safety.md")]
+mod safety {}
+
+#[doc = include_str!("strategies/memory.md")]
+mod memory {}
+
+#[doc = include_str!("strategies/naive.md")]
+mod naive {}
+
+#[doc = include_str!("strategies/redis-token.md")]
+mod redis_token {}
+
+#[doc = include_str!("strategies/redis-reentrant.md")]
+mod redis_reentrant {}
+
+#[doc = include_str!("testing.md")]
+mod testing {}
+
+#[doc = include_str!("../CONTRIBUTING.md")]
+mod contributing {}
