@@ -1,1 +1,9 @@
 //! For whoever writes a lock backend: conformance suite, private servers, faults, history and its checkers.
+
+mod port;
+mod process;
+mod redis;
+mod resp;
+
+pub use self::redis::{Monitor, Monitored, RedisServer, RedisServerBuilder};
+pub use process::Process;

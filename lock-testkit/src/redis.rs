@@ -1,0 +1,400 @@
+mod admin;
+mod monitor;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{env, fmt, thread};
+
+use lock_core::Moment;
+use redis::{FromRedisValue, RedisResult};
+use tempfile::TempDir;
+
+use self::admin::{Door, USER};
+pub use self::monitor::{Monitor, Monitored};
+use crate::Process;
+use crate::port::free_port;
+
+/// How long a server may take until it answers PING; it needs about 10 ms, and longer to load data.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A private redis-server on 127.0.0.1, with a port and a temporary folder of its own. Dropping it kills the server and
+/// removes the folder; when this process is killed, the server goes too (its folder stays behind).
+///
+/// Nothing is persisted unless the configuration says so. Every method is synchronous and short, so it may be called from a
+/// test of either kind. The program is `redis-server` on PATH, or what the variable `HASP_REDIS_SERVER` names. It needs
+/// Redis 6.2 and Linux.
+///
+/// The testkit talks to it over the Unix socket, as a user of its own: what a test does to the default user, to the network
+/// or to other clients does not shut it out.
+///
+/// # Examples
+///
+/// ```
+/// use lock_testkit::RedisServer;
+///
+/// let server = RedisServer::start()?;
+/// let connection = redis::Client::open(server.url())?.get_connection()?;
+/// # drop(connection);
+///
+/// server.command::<()>(&["SET", "a", "1"])?;
+/// server.restart()?;
+/// assert_eq!(server.command::<u64>(&["DBSIZE"])?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RedisServer {
+    // Before the folder, so that it has ended when the folder goes.
+    process: Mutex<Process>,
+    program: PathBuf,
+    folder: TempDir,
+    port: u16,
+    password: Option<String>,
+    door: Arc<Door>,
+}
+
+impl RedisServer {
+    /// Starts a server with no options. It takes about 20 ms, and returns when the server answers PING.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no redis-server, with what to do; else if it does not start, with the end of its log.
+    pub fn start() -> io::Result<Self> {
+        Self::builder().start()
+    }
+
+    /// A server with options.
+    pub fn builder() -> RedisServerBuilder {
+        RedisServerBuilder::default()
+    }
+
+    /// Where it listens: 127.0.0.1 and its port, the same for as long as this value lives.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The TCP port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of the TCP port, such as `redis://127.0.0.1:12345`, with the default user's password if it has one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_at(self.addr())
+    }
+
+    /// The URL of this server at another address, such as that of a relay in front of it.
+    #[must_use]
+    pub fn url_at(&self, addr: SocketAddr) -> String {
+        match &self.password {
+            Some(password) => format!("redis://:{}@{addr}", percent_encoded(password)),
+            None => format!("redis://{addr}"),
+        }
+    }
+
+    /// The path of the Unix socket that it also listens on.
+    #[must_use]
+    pub fn unix_socket(&self) -> &Path {
+        self.door.socket()
+    }
+
+    /// The URL of the Unix socket, with the default user's password if it has one.
+    #[must_use]
+    pub fn unix_url(&self) -> String {
+        let path = self.unix_socket().display();
+        match &self.password {
+            Some(password) => format!("redis+unix://{path}?pass={}", percent_encoded(password)),
+            None => format!("redis+unix://{path}"),
+        }
+    }
+
+    /// The server's process id; a new one after each [`restart`](RedisServer::restart).
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    /// Kills it with SIGKILL, and returns when it is gone. Its port is kept free for [`restart`](RedisServer::restart) by
+    /// nobody but chance: it lies outside the range that the kernel gives to clients.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses.
+    pub fn kill(&self) -> io::Result<()> {
+        self.process().kill()
+    }
+
+    /// Stops it with SIGSTOP: connections are accepted by the kernel and stay silent. It returns when every thread of the
+    /// server stands still.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running.
+    pub fn stop(&self) -> io::Result<()> {
+        self.process().stop()
+    }
+
+    /// Lets it run on after [`stop`](RedisServer::stop).
+    ///
+    /// # Errors
+    ///
+    /// If it is not running.
+    pub fn cont(&self) -> io::Result<()> {
+        self.process().cont()
+    }
+
+    /// Kills it if it runs, and starts it anew on the same port with the same configuration. It returns when the new server
+    /// answers PING, so all data is loaded. Without persistence in the configuration it is empty.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start, with the end of its log.
+    pub fn restart(&self) -> io::Result<()> {
+        let mut process = self.process();
+        process.kill()?;
+        *process = run(&self.program, self.folder.path(), &self.door)?;
+        Ok(())
+    }
+
+    /// Sends one command with all rights, over a connection of its own, and reads its reply: CONFIG SET, SCRIPT FLUSH,
+    /// FLUSHALL, CLIENT KILL, DEBUG, or a look at what a lock has written.
+    ///
+    /// # Errors
+    ///
+    /// An error reply; a reply that is no `T`; no reply within 10 s, as when the server is stopped.
+    pub fn command<T: FromRedisValue>(&self, arguments: &[&str]) -> RedisResult<T> {
+        self.door.command(arguments)
+    }
+
+    /// How many commands the server has processed since it started, without those of the testkit. Commands that scripts
+    /// call count too; commands that it refused do not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`command`](RedisServer::command).
+    pub fn commands_processed(&self) -> RedisResult<u64> {
+        self.door.commands_processed()
+    }
+
+    /// Begins to record every command that reaches the server.
+    ///
+    /// # Errors
+    ///
+    /// As for [`command`](RedisServer::command).
+    pub fn monitor(&self) -> RedisResult<Monitor> {
+        Monitor::start(Arc::clone(&self.door))
+    }
+
+    /// What the server has logged since it was first started.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn log(&self) -> io::Result<String> {
+        fs::read_to_string(log_path(self.folder.path()))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for RedisServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisServer").field("addr", &self.addr()).field("pid", &self.pid()).finish_non_exhaustive()
+    }
+}
+
+/// Options of a [`RedisServer`].
+#[derive(Clone, Default)]
+#[must_use = "a builder starts nothing until `start` is called"]
+pub struct RedisServerBuilder {
+    config: String,
+    password: Option<String>,
+}
+
+impl RedisServerBuilder {
+    /// Adds a line to the configuration file. `value` is as redis.conf wants it, several words and quotes included.
+    ///
+    /// An ACL user is such a line: `.config("user", "app on >secret ~hasp:* &hasp:* +@all")`. `aclfile` does not work,
+    /// because the testkit's own user is a line of the configuration file, and Redis accepts either.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_testkit::RedisServer;
+    ///
+    /// let server = RedisServer::builder().config("appendonly", "yes").config("appendfsync", "always").start()?;
+    /// server.command::<()>(&["SET", "a", "1"])?;
+    /// server.restart()?;
+    /// assert_eq!(server.command::<u64>(&["DBSIZE"])?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        writeln!(self.config, "{name} {value}").expect("a string takes every text");
+        self
+    }
+
+    /// Gives the default user a password. It must not hold spaces, quotes or backslashes.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.config("requirepass", password)
+    }
+
+    /// Starts the server. It returns when the server answers PING.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RedisServer::start`].
+    pub fn start(self) -> io::Result<RedisServer> {
+        const PORTS_TRIED: usize = 20;
+
+        let program = find_program(env::var_os(VARIABLE), env::var_os("PATH"))?;
+        let folder = tempfile::Builder::new().prefix("hasp-redis-").tempdir()?;
+        let door = Arc::new(Door::new(folder.path().join("redis.sock")));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let port = free_port()?;
+            fs::write(config_path(folder.path()), self.config_file(port, &door))?;
+            match run(&program, folder.path(), &door) {
+                Ok(process) => {
+                    let process = Mutex::new(process);
+                    return Ok(RedisServer { process, program, folder, port, password: self.password, door });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORTS_TRIED => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn config_file(&self, port: u16, door: &Door) -> String {
+        format!(
+            "bind 127.0.0.1\nport {port}\nunixsocket {socket}\nunixsocketperm 700\n\
+             user {USER} on >{secret} ~* &* +@all\n\
+             daemonize no\nsave \"\"\nappendonly no\nenable-debug-command yes\n{own}",
+            socket = door.socket().display(),
+            secret = door.secret(),
+            own = self.config,
+        )
+    }
+}
+
+impl fmt::Debug for RedisServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The lines may hold passwords.
+        f.debug_struct("RedisServerBuilder").field("config_lines", &self.config.lines().count()).finish_non_exhaustive()
+    }
+}
+
+/// The variable that names the redis-server to run.
+const VARIABLE: &str = "HASP_REDIS_SERVER";
+
+/// The redis-server to run: the named one, or else the first on the path.
+fn find_program(named: Option<OsString>, path: Option<OsString>) -> io::Result<PathBuf> {
+    let missing = |says: String| io::Error::new(io::ErrorKind::NotFound, says);
+    if let Some(named) = named.map(PathBuf::from) {
+        if named.is_file() {
+            return Ok(named);
+        }
+        let named = named.display();
+        return Err(missing(format!("{VARIABLE} names `{named}`, which is no file; name a redis-server, or unset it")));
+    }
+    env::split_paths(&path.unwrap_or_default())
+        .map(|folder| folder.join("redis-server"))
+        .find(|program| program.is_file())
+        .ok_or_else(|| {
+            missing(format!("there is no redis-server on PATH; run `./x setup`, or let {VARIABLE} name one"))
+        })
+}
+
+/// Starts the program in its folder and waits until it answers PING. A port that is taken is `AddrInUse`.
+fn run(program: &Path, folder: &Path, door: &Door) -> io::Result<Process> {
+    let log = OpenOptions::new().create(true).append(true).open(log_path(folder))?;
+    let logged_before = log.metadata()?.len();
+    let process = spawn(program, folder, log)?;
+    door.start_counting_anew();
+    let limit = Moment::now().saturating_add(START_LIMIT);
+    loop {
+        let answer = door.command::<String>(&["PING"]);
+        if answer.is_ok() {
+            return Ok(process);
+        }
+        let ended = !process.is_running()?;
+        if ended || limit.remaining().is_zero() {
+            let log = fs::read(log_path(folder))?;
+            let log = String::from_utf8_lossy(&log[usize::try_from(logged_before).unwrap_or(0)..]).into_owned();
+            let kind = if log.contains("Address already in use") {
+                io::ErrorKind::AddrInUse
+            } else if ended {
+                io::ErrorKind::Other
+            } else {
+                io::ErrorKind::TimedOut
+            };
+            let what = if ended { "ended at once".into() } else { format!("does not answer: {answer:?}") };
+            return Err(io::Error::new(kind, format!("{} {what}; its log:\n{log}", program.display())));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn spawn(program: &Path, folder: &Path, log: File) -> io::Result<Process> {
+    let mut command = Process::command(program);
+    command
+        .arg(config_path(folder))
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(log.try_clone()?))
+        .stderr(Stdio::from(log));
+    Process::spawn(command)
+}
+
+fn config_path(folder: &Path) -> PathBuf {
+    folder.join("redis.conf")
+}
+
+fn log_path(folder: &Path) -> PathBuf {
+    folder.join("redis.log")
+}
+
+/// A password as a URL wants it.
+fn percent_encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a string takes every text");
+        }
+        encoded
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_server_is_an_error_that_says_what_to_do() {
+        let nowhere = find_program(None, Some("/nowhere:/nowhere/else".into())).unwrap_err();
+        assert_eq!(nowhere.kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            nowhere.to_string(),
+            "there is no redis-server on PATH; run `./x setup`, or let HASP_REDIS_SERVER name one"
+        );
+        let misnamed = find_program(Some("/nowhere/redis".into()), env::var_os("PATH")).unwrap_err();
+        assert!(misnamed.to_string().contains("`/nowhere/redis`, which is no file"), "{misnamed}");
+    }
+
+    #[test]
+    fn a_password_fits_a_url() {
+        assert_eq!(percent_encoded("a:b@c/%é"), "a%3Ab%40c%2F%25%C3%A9");
+    }
+}
