@@ -1,0 +1,44 @@
+use std::time::Duration;
+
+/// Where the locks' keys stand, and how long a request may take.
+///
+/// # Examples
+///
+/// ```
+/// let config = lock_naive::Config::new().with_prefix("staging:");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) prefix: String,
+    pub(crate) request_limit: Duration,
+}
+
+impl Config {
+    /// The prefix `hasp:` and one second for each request.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { prefix: "hasp:".to_owned(), request_limit: Duration::from_secs(1) }
+    }
+
+    /// What every key begins with; `hasp:` unless set. After it come the strategy's name, a colon and the lock's name.
+    ///
+    /// All clients of a lock must have the same one.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long one request may take, connecting anew included, before it fails as `Unavailable`; 1 s unless set.
+    #[must_use]
+    pub const fn with_request_limit(mut self, limit: Duration) -> Self {
+        self.request_limit = limit;
+        self
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
