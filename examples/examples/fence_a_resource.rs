@@ -26,7 +26,7 @@ async fn main() -> Result<()> {
     file.write(new, "theirs")?;
 
     // We wake up and write what we had in mind.
-    let refused = file.write(old, "ours").unwrap_err();
+    let refused = file.write(old, "ours").expect_err("a smaller token");
     assert_eq!(refused.kind(), ErrorKind::Lost);
     assert_eq!(file.read(), "theirs");
     println!("{refused}");

@@ -23,7 +23,7 @@ async fn main() -> Result<()> {
     // Less is possible too: the deadline comes nearer at once.
     guard.extend(Duration::from_millis(100)).await?;
     assert_eq!(guard.lost().await, LossReason::Expired);
-    assert_eq!(guard.extend(Duration::from_secs(1)).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.extend(Duration::from_secs(1)).await.expect_err("it is over").kind(), ErrorKind::Lost);
     println!("the turn is over");
 
     let next = lock.acquire().await?;

@@ -22,7 +22,7 @@ async fn main() -> Result<()> {
             pending::<()>().await;
         })
         .await;
-    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(outcome.expect_err("cancelled").kind(), ErrorKind::Lost);
     println!("run: the work was cancelled");
 
     // The same by hand.
