@@ -4,6 +4,7 @@ mod port;
 mod process;
 mod redis;
 mod resp;
+pub mod suite;
 
 pub use self::redis::{Monitor, Monitored, RedisServer, RedisServerBuilder};
 pub use process::Process;
