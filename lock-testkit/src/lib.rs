@@ -1,5 +1,6 @@
 //! For whoever writes a lock backend: conformance suite, private servers, faults, history and its checkers.
 
+pub mod fault;
 mod port;
 mod process;
 mod redis;

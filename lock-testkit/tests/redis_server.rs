@@ -1,5 +1,7 @@
 //! The private Redis, on the real program.
 
+#![allow(clippy::unwrap_used, reason = "the functions below are for tests only")]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

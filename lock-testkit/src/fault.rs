@@ -1,0 +1,235 @@
+//! Faults of the network, on demand: a [`Relay`] between a client and a server.
+
+mod connection;
+mod dialogue;
+mod listener;
+mod request;
+mod rule;
+mod tap;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use self::connection::Shared;
+use self::listener::{Listener, Order};
+pub use self::request::Request;
+use self::rule::Rule;
+pub use self::rule::{Armed, When};
+
+/// A TCP relay in front of a server, which can hold, lose, cut and delay what passes.
+///
+/// It understands Redis's protocol well enough to pick requests by their arguments and to know whose reply a reply is
+/// ([`Relay::start`]), or passes anything ([`Relay::start_opaque`]). It runs on a thread of its own, so it goes on when the
+/// runtime of a test is blocked. Its port stays the same for as long as it lives. Dropping it closes every connection.
+///
+/// All methods take effect before they return, and may be called from async code. Connections that are made through one
+/// relay share its faults; give each client a relay of its own to cut one of them off.
+///
+/// # Examples
+///
+/// ```
+/// use lock_testkit::RedisServer;
+/// use lock_testkit::fault::{Relay, Request};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = RedisServer::start()?;
+/// let relay = Relay::start(server.addr())?;
+/// let client = redis::Client::open(server.url_at(relay.addr()))?;
+/// let mut connection = client.get_multiplexed_async_connection().await?;
+///
+/// let lost = relay.when(Request::command("INCR").with_argument("a")).lose_reply();
+/// assert!(redis::cmd("INCR").arg("a").exec_async(&mut connection).await.is_err());
+/// lost.seen().await;
+/// // The client cannot know it, but its command was applied.
+/// assert_eq!(server.command::<u64>(&["GET", "a"])?, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<Shared>,
+    listener: Listener,
+}
+
+impl Relay {
+    /// Starts a relay in front of the Redis at `server`.
+    ///
+    /// A request that is no RESP, or TLS, breaks its connection; for those there is [`start_opaque`](Relay::start_opaque).
+    ///
+    /// # Errors
+    ///
+    /// If no port is free.
+    pub fn start(server: SocketAddr) -> io::Result<Self> {
+        Self::start_with(Shared::new(server, true))
+    }
+
+    /// Starts a relay that does not look at what passes, so [`when`](Relay::when) and the counts have nothing to go by; the
+    /// faults of whole connections work.
+    ///
+    /// # Errors
+    ///
+    /// If no port is free.
+    pub fn start_opaque(server: SocketAddr) -> io::Result<Self> {
+        Self::start_with(Shared::new(server, false))
+    }
+
+    fn start_with(shared: Shared) -> io::Result<Self> {
+        let shared = Arc::new(shared);
+        let listener = Listener::start(Arc::clone(&shared))?;
+        Ok(Self { shared, listener })
+    }
+
+    /// Where it listens, on 127.0.0.1.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.listener.addr()
+    }
+
+    /// Begins to describe a fault that is for the requests that match.
+    ///
+    /// # Examples
+    ///
+    /// A request that lands after its client has given up:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_testkit::RedisServer;
+    /// # use lock_testkit::fault::{Relay, Request};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = RedisServer::start()?;
+    /// # let relay = Relay::start(server.addr())?;
+    /// # let client = redis::Client::open(server.url_at(relay.addr()))?;
+    /// # let mut connection = client.get_multiplexed_async_connection().await?;
+    /// let held = relay.when(Request::command("SET").with_argument("a")).hold_request();
+    /// let mut command = redis::cmd("SET");
+    /// let set = command.arg("a").arg(1).exec_async(&mut connection);
+    /// assert!(tokio::time::timeout(Duration::from_millis(20), set).await.is_err());
+    /// drop(connection);
+    /// assert_eq!(server.command::<u64>(&["EXISTS", "a"])?, 0);
+    ///
+    /// held.seen().await;
+    /// held.release();
+    /// while server.command::<u64>(&["EXISTS", "a"])? == 0 {
+    ///     tokio::time::sleep(Duration::from_millis(1)).await;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn when(&self, request: Request) -> When<'_> {
+        When { relay: self, request, every_time: false }
+    }
+
+    /// Lets nothing pass either way until [`heal`](Relay::heal): what is sent hangs, and so do new connections. Nobody is
+    /// told. What was under way passes when it heals, late, as TCP would send it again.
+    pub fn black_hole(&self) {
+        self.shared.set_open(false);
+    }
+
+    /// Ends [`black_hole`](Relay::black_hole).
+    pub fn heal(&self) {
+        self.shared.set_open(true);
+    }
+
+    /// Cuts every connection now. New ones are accepted.
+    pub fn cut_connections(&self) {
+        self.listener.order(Order::Cut).expect("cutting does not fail");
+    }
+
+    /// Refuses new connections until [`accept_connections`](Relay::accept_connections). Those that exist go on.
+    pub fn refuse_connections(&self) {
+        self.listener.order(Order::Refuse).expect("closing a listener does not fail");
+    }
+
+    /// Ends [`refuse_connections`](Relay::refuse_connections), on the same port.
+    ///
+    /// # Errors
+    ///
+    /// If another process has taken the port meanwhile.
+    pub fn accept_connections(&self) -> io::Result<()> {
+        self.listener.order(Order::Accept)
+    }
+
+    /// Delays what goes in this direction by `delay`, however much it is: the connection gets slower to answer and no
+    /// narrower. Zero ends it. The timer counts in milliseconds.
+    pub fn set_delay(&self, direction: Direction, delay: Duration) {
+        self.shared.set_flow(direction, |flow| flow.delay = delay);
+    }
+
+    /// Sends what goes in this direction in segments of at most `bytes`, each flushed on its own and followed by `pause`
+    /// (zero, or in milliseconds). `None` ends it.
+    pub fn set_segments(&self, direction: Direction, segments: Option<Segments>) {
+        self.shared.set_flow(direction, |flow| flow.segments = segments);
+    }
+
+    /// How many requests with this command have come, whatever became of them. Zero for an opaque relay.
+    #[must_use]
+    pub fn count(&self, command: &str) -> u64 {
+        self.shared.tap().counts().get(&command.to_ascii_uppercase()).copied().unwrap_or(0)
+    }
+
+    /// How many requests have come of each command, by its name in capitals.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.shared.tap().counts().clone()
+    }
+
+    /// The last 1,000 requests that have come, oldest first: the command and its arguments.
+    #[must_use]
+    pub fn recent(&self) -> Vec<Vec<Bytes>> {
+        self.shared.tap().recent()
+    }
+
+    /// How many connections it has accepted.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.shared.tap().connections()
+    }
+
+    fn add_rule(&self, rule: Arc<Rule>) {
+        self.shared.add_rule(rule);
+    }
+}
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_enums, reason = "a connection has two directions")]
+pub enum Direction {
+    /// From the client: requests.
+    ToServer,
+    /// To the client: replies and pushes.
+    ToClient,
+}
+
+/// How a stream is cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segments {
+    bytes: usize,
+    pause: Duration,
+}
+
+impl Segments {
+    /// Segments of at most `bytes`, which is at least 1, without a pause.
+    ///
+    /// # Panics
+    ///
+    /// If `bytes` is zero.
+    #[must_use]
+    pub const fn of(bytes: usize) -> Self {
+        assert!(bytes > 0, "a segment has at least one byte");
+        Self { bytes, pause: Duration::ZERO }
+    }
+
+    /// The same with a pause behind each. The timer counts in milliseconds.
+    #[must_use]
+    pub const fn with_pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+}
