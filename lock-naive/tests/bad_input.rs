@@ -162,13 +162,13 @@ async fn a_server_that_does_not_answer_costs_no_more_than_the_limit() {
 
 async fn strategies(url: &str) -> Vec<Arc<dyn Backend>> {
     vec![
-        Arc::new(SetnxExpire::connect(url).await.unwrap()),
-        Arc::new(GetSet::connect(url).await.unwrap()),
-        Arc::new(BlindDelete::connect(url).await.unwrap()),
+        Arc::new(SetnxExpire::connect(url).await.expect("the server runs")),
+        Arc::new(GetSet::connect(url).await.expect("the server runs")),
+        Arc::new(BlindDelete::connect(url).await.expect("the server runs")),
     ]
 }
 
 fn claim(name: &str, ttl_millis: u64) -> Claim {
     let lease = Lease::fixed(Duration::from_millis(ttl_millis));
-    Claim::new(LockKey::new(name).unwrap(), Owner::random(), lease)
+    Claim::new(LockKey::new(name).expect("a valid name"), Owner::random(), lease)
 }

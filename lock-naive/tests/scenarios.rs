@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lock_core::{Backend, Claim, ErrorKind, Lease, LockKey, Locks, Moment, Owner, Release};
+use lock_core::{Backend, Claim, ErrorKind, Grant, Lease, LockKey, Locks, Moment, Owner, Release};
 use lock_naive::{BlindDelete, Config, GetSet, SetnxExpire};
 use lock_testkit::RedisServer;
 use lock_testkit::fault::{Relay, Request};
@@ -55,7 +55,8 @@ async fn a_lost_expire_is_undone_while_the_process_lives() {
     let failed = ours.lock(KEY).unwrap().lease(fixed(2_000)).try_acquire().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable, "{failed}");
     assert_eq!(cut.times_seen(), 1);
-    soon(theirs.lock(KEY).unwrap().acquire()).await.unwrap();
+    let guard = soon(theirs.lock(KEY).unwrap().acquire()).await.unwrap();
+    assert!(guard.is_held());
 }
 
 /// S11. B's wall clock is a minute and a second ahead, so A's minute has passed for it.
@@ -172,8 +173,10 @@ enum Racy {
 impl Racy {
     async fn connect(self, url: &str) -> Arc<dyn Backend> {
         match self {
-            Self::SetnxExpire => Arc::new(SetnxExpire::connect(url).await.unwrap().with_config(patient())),
-            Self::GetSet => Arc::new(GetSet::connect(url).await.unwrap().with_config(patient())),
+            Self::SetnxExpire => {
+                Arc::new(SetnxExpire::connect(url).await.expect("the server runs").with_config(patient()))
+            }
+            Self::GetSet => Arc::new(GetSet::connect(url).await.expect("the server runs").with_config(patient())),
         }
     }
 }
@@ -207,15 +210,15 @@ fn fixed(millis: u64) -> Lease {
 }
 
 fn claim(millis: u64) -> Claim {
-    Claim::new(LockKey::new(KEY).unwrap(), Owner::random(), fixed(millis))
+    Claim::new(LockKey::new(KEY).expect("a valid name"), Owner::random(), fixed(millis))
 }
 
 /// Takes the lock for a minute as soon as its lease has ended.
-async fn taken_when_free(client: &dyn Backend) -> lock_core::Grant {
+async fn taken_when_free(client: &dyn Backend) -> Grant {
     let claim = claim(60_000);
     let limit = Moment::now().saturating_add(Duration::from_secs(20));
     loop {
-        if let Some(grant) = client.try_acquire(&claim).await.unwrap() {
+        if let Some(grant) = client.try_acquire(&claim).await.expect("the server runs") {
             return grant;
         }
         assert!(Moment::now() < limit, "the lease never ends");
