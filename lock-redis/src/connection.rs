@@ -1,0 +1,298 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_redis::Pool;
+use lock_core::{Effect, Error, ErrorKind, Result};
+use redis::aio::ConnectionManager;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{Client, Cmd, ConnectionInfo, FromRedisValue, Pipeline, ProtocolVersion, PushInfo, RedisResult};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::AbortHandle;
+
+use crate::Config;
+use crate::error::{Failure, explain};
+use crate::probe;
+use crate::script::{Call, Script};
+use crate::subscriptions::{Subscription, Subscriptions};
+use crate::transport::{Links, Request, Transport};
+
+/// How many renewals go into one pipeline: enough to share a round trip, few enough to keep it short.
+const PIPELINE: usize = 256;
+
+/// How to reach one Redis. Cheap to clone; clones, and the locks made from them, share what is underneath.
+///
+/// | made by | requests go over | waiters are |
+/// | --- | --- | --- |
+/// | [`open`](Connection::open), [`from_client`](Connection::from_client) | one multiplexed connection of its own | woken by push |
+/// | [`from_manager_with_pushes`](Connection::from_manager_with_pushes) | your multiplexed connection | woken by push |
+/// | [`from_manager`](Connection::from_manager) | your multiplexed connection | polling |
+/// | [`from_pool`](Connection::from_pool) | a connection of your pool for each request | polling |
+///
+/// Prefer the first: a pool is 5 to 8 times slower in throughput. A [pool](Connection::with_pool) beside it serves what needs
+/// a connection to itself.
+///
+/// Every constructor talks to the server: it checks that it is Redis 6.2 or newer, loads the scripts, and warns (with
+/// `tracing`) if its `maxmemory-policy` may evict locks.
+#[derive(Clone)]
+pub struct Connection {
+    transport: Arc<Transport>,
+    subscriptions: Option<Arc<Subscriptions>>,
+    pinned: Option<Pool>,
+    config: Config,
+    _pump: Option<Arc<Pump>>,
+}
+
+impl Connection {
+    /// Opens a multiplexed connection with pushes to the server at `url`.
+    ///
+    /// A URL is `redis://user:password@host:port/db`, `rediss://...` with TLS (feature `tls`), or
+    /// `redis+unix:///path/of/socket?db=0&user=name&pass=word`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a URL of another form, `Unavailable` if the server cannot be reached, `Rejected` if it refuses the
+    /// credentials or the user may not run scripts, `Unsupported` if it is too old.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    pub async fn open(url: &str, config: Config) -> Result<Self> {
+        let client = Client::open(url).map_err(|error| explain(&error.into(), "redis", "connect"))?;
+        Self::from_client(client, config).await
+    }
+
+    /// Opens a multiplexed connection with pushes, with the address, credentials and certificates of `client`.
+    ///
+    /// It speaks RESP3 whatever the client's settings say. Keep-alive and `TCP_USER_TIMEOUT` are set unless the client
+    /// sets them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
+    pub async fn from_client(client: Client, config: Config) -> Result<Self> {
+        check(&config)?;
+        let client = Client::open(with_settings(client.get_connection_info()))
+            .map_err(|error| explain(&error.into(), "redis", "connect"))?;
+        let subscriptions = Arc::new(Subscriptions::default());
+        let limit = config.request_limit;
+        let links = Links::new(client, limit, Arc::clone(&subscriptions));
+        Self::new(Transport::Own { links, limit }, Some(subscriptions), config, None).await
+    }
+
+    /// Shares a multiplexed connection that the program already has. Its pushes go elsewhere, so waiters poll.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is kept.
+    pub async fn from_manager(manager: ConnectionManager, config: Config) -> Result<Self> {
+        check(&config)?;
+        let limit = config.request_limit;
+        Self::new(Transport::Manager { manager, limit }, None, config, None).await
+    }
+
+    /// Shares a multiplexed connection that the program already has, and takes over the receiver of its pushes
+    /// (`ConnectionManagerConfig::set_push_sender` with the sender of an unbounded channel).
+    ///
+    /// Two conditions: `set_automatic_resubscription` must be off, because with it answers get mixed up after a reconnect
+    /// and a lock may be granted twice; and pushes end with the runtime that this is called on, after which waiters fall
+    /// back to polling.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open).
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: the receiver is dropped with the future.
+    pub async fn from_manager_with_pushes(
+        manager: ConnectionManager,
+        pushes: UnboundedReceiver<PushInfo>,
+        config: Config,
+    ) -> Result<Self> {
+        check(&config)?;
+        let limit = config.request_limit;
+        let subscriptions = Arc::new(Subscriptions::default());
+        let pump = tokio::spawn(pump(pushes, Arc::clone(&subscriptions)));
+        let pump = Pump(pump.abort_handle());
+        Self::new(Transport::Manager { manager, limit }, Some(subscriptions), config, Some(Arc::new(pump))).await
+    }
+
+    /// Takes a connection of `pool` for each request. Waiters poll.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is kept.
+    pub async fn from_pool(pool: Pool, config: Config) -> Result<Self> {
+        check(&config)?;
+        let limit = config.request_limit;
+        let pinned = pool.clone();
+        Ok(Self::new(Transport::Pool { pool, limit }, None, config, None).await?.with_pool(pinned))
+    }
+
+    /// The same connection with a pool of the same server and database beside it, for what needs a connection to itself
+    /// ([`Unlock::Watch`](crate::Unlock::Watch)).
+    #[must_use]
+    pub fn with_pool(mut self, pool: Pool) -> Self {
+        self.pinned = Some(pool);
+        self
+    }
+
+    async fn new(
+        transport: Transport,
+        subscriptions: Option<Arc<Subscriptions>>,
+        config: Config,
+        pump: Option<Arc<Pump>>,
+    ) -> Result<Self> {
+        let connection = Self { transport: Arc::new(transport), subscriptions, pinned: None, config, _pump: pump };
+        probe::server(&connection).await?;
+        Ok(connection)
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn pinned(&self) -> Option<&Pool> {
+        self.pinned.as_ref()
+    }
+
+    /// Whether pushes can come.
+    pub(crate) fn has_pushes(&self) -> bool {
+        self.subscriptions.is_some()
+    }
+
+    pub(crate) async fn command<T: FromRedisValue + Send>(&self, command: &Cmd) -> Result<T, Failure> {
+        self.transport.send(Request::One(command)).await
+    }
+
+    pub(crate) async fn pipeline<T: FromRedisValue + Send>(&self, pipeline: &Pipeline) -> Result<T, Failure> {
+        self.transport.send(Request::Many(pipeline)).await
+    }
+
+    /// Subscribes and unsubscribes once, to see whether it may.
+    pub(crate) async fn try_channel(&self, channel: &str) -> Result<(), Failure> {
+        let channel = [Arc::from(channel)];
+        self.transport.subscribe(&channel).await?;
+        self.transport.unsubscribe(&channel).await
+    }
+
+    /// Runs a script by its digest, and by its text if the server has forgotten it: then it certainly has not run.
+    pub(crate) async fn run(&self, script: &Script, call: &Call<'_>) -> Result<i64, Failure> {
+        match self.command(&script.evalsha(call)).await {
+            Err(failure) if failure.is_server_code("NOSCRIPT") => self.command(&script.eval(call)).await,
+            answer => answer,
+        }
+    }
+
+    /// Runs a script once per call, in as few round trips as is wise. The answers are in the order of the calls.
+    pub(crate) async fn run_all(&self, script: &Script, calls: &[Call<'_>]) -> Vec<Result<i64, Failure>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        for calls in calls.chunks(PIPELINE) {
+            let mut chunk = self.run_chunk(calls.iter().map(|call| script.evalsha(call))).await;
+            let forgotten: Vec<_> = (0..calls.len())
+                .filter(|&at| matches!(&chunk[at], Err(failure) if failure.is_server_code("NOSCRIPT")))
+                .collect();
+            if !forgotten.is_empty() {
+                let again = self.run_chunk(forgotten.iter().map(|&at| script.eval(&calls[at]))).await;
+                for (at, answer) in forgotten.into_iter().zip(again) {
+                    chunk[at] = answer;
+                }
+            }
+            answers.append(&mut chunk);
+        }
+        answers
+    }
+
+    async fn run_chunk(&self, commands: impl ExactSizeIterator<Item = Cmd> + Send) -> Vec<Result<i64, Failure>> {
+        let count = commands.len();
+        let mut pipeline = Pipeline::with_capacity(count);
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        match self.pipeline::<Vec<RedisResult<i64>>>(pipeline.ignore_errors()).await {
+            Ok(answers) => answers.into_iter().map(|answer| answer.map_err(Failure::from)).collect(),
+            Err(failure) => vec![Err(failure); count],
+        }
+    }
+
+    /// Joins those who wait for messages on `channel`.
+    pub(crate) async fn join(&self, subscriptions: &Arc<Subscriptions>, channel: &str) -> Subscription {
+        subscriptions.join(channel, &self.transport, self.config.request_limit).await
+    }
+
+    pub(crate) fn subscriptions(&self) -> Option<&Arc<Subscriptions>> {
+        self.subscriptions.as_ref()
+    }
+
+    /// Keeps the subscriptions going after the runtime of their owner has ended.
+    pub(crate) fn tend(&self, subscriptions: &Arc<Subscriptions>) {
+        subscriptions.tend(&self.transport);
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("transport", &self.transport)
+            .field("pushes", &self.has_pushes())
+            .field("pool", &self.pinned.is_some())
+            .field("config", &self.config)
+            .finish()
+    }
+}
+
+fn check(config: &Config) -> Result<()> {
+    for (name, duration) in [("request_limit", config.request_limit), ("poll_interval", config.poll_interval)] {
+        if duration.is_zero() {
+            let says = format!("`{name}` is zero; give it a duration of at least a few milliseconds");
+            return Err(Error::new(ErrorKind::InvalidInput, Effect::None, "redis", "connect", says));
+        }
+    }
+    Ok(())
+}
+
+/// RESP3 for the pushes; no delay, because requests are small; and a dead peer is noticed by the kernel.
+fn with_settings(info: &ConnectionInfo) -> ConnectionInfo {
+    const PROBE_AFTER: Duration = Duration::from_secs(10);
+    const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
+
+    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let mut tcp = info.tcp_settings().clone().set_nodelay(true);
+    if tcp.keepalive().is_none() {
+        tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_AFTER / 2));
+    }
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    if tcp.user_timeout().is_none() {
+        tcp = tcp.set_user_timeout(GIVE_UP_AFTER);
+    }
+    info.clone().set_redis_settings(redis).set_tcp_settings(tcp)
+}
+
+async fn pump(mut pushes: UnboundedReceiver<PushInfo>, subscriptions: Arc<Subscriptions>) {
+    while let Some(push) = pushes.recv().await {
+        subscriptions.pushed(push);
+    }
+}
+
+/// The task that takes a user's pushes; it ends with the last clone of the connection.
+struct Pump(AbortHandle);
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
