@@ -21,6 +21,7 @@
 //! the damage must show. A trial that does not apply is not listed, and none is ever skipped. Every trial uses keys of its
 //! own, so many may run at once on one store.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +33,12 @@ use lock_core::{Backend, Exclusion, Expiry, Fencing, Guarantees, OwnerCheck, Res
 mod abandon;
 mod acquire;
 mod contend;
+mod driver;
 mod fencing;
 mod ground;
 mod inspect;
 mod keys;
+mod lease;
 mod release;
 mod renew;
 mod wait;
@@ -89,6 +92,25 @@ pub fn trials(fixture: &Arc<dyn Fixture>) -> Vec<Trial> {
         Trial::test(format!("{}::{name}", fixture.name()), move || run_one(&*fixture, trial))
     };
     applying.map(trial).collect()
+}
+
+/// Runs the trial of this name alone, for a test of the suite itself: a broken backend must fail it.
+///
+/// # Errors
+///
+/// What the trial found.
+///
+/// # Panics
+///
+/// If no trial of this name applies to the fixture.
+pub fn try_one(fixture: &dyn Fixture, name: &str) -> Result<(), Failed> {
+    let guarantees = fixture.guarantees();
+    let named = RULES.iter().find(|(rule, applies, _)| *rule == name && applies(&guarantees));
+    let (_, _, trial) = named.unwrap_or_else(|| panic!("no trial `{name}` applies to {}", fixture.name()));
+    catch_unwind(AssertUnwindSafe(|| run_one(fixture, *trial))).unwrap_or_else(|panic| {
+        let says = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(says.unwrap_or("it panicked").into())
+    })
 }
 
 fn run_one(fixture: &dyn Fixture, trial: TrialFn) -> Result<(), Failed> {
@@ -183,6 +205,37 @@ const RULES: &[Rule] = &[
     ("fencing::tokens_strictly_grow_over_hand_overs", fenced, |f| Box::pin(fencing::tokens_grow(f))),
     ("fencing::a_token_stays_the_same_while_its_owner_holds", fenced, |f| Box::pin(fencing::token_stays_on_re_entry(f))),
     ("fencing::without_a_source_there_is_no_token", |g| !fenced(g), |f| Box::pin(fencing::there_is_no_token(f))),
+
+    // The rules of a lease, through Locks
+    ("lease::the_deadline_is_the_send_plus_the_ttl_less_the_drift", entry, |f| Box::pin(lease::deadline_counts_from_the_send(f))),
+    ("lease::a_fixed_one_ends_by_itself", always, |f| Box::pin(lease::a_fixed_lease_ends_by_itself(f))),
+    ("lease::a_renewed_one_outlives_several_ttls", always, |f| Box::pin(lease::a_renewed_lease_outlives_several_ttls(f))),
+    ("lease::extending_replaces_it_and_never_adds", entry, |f| Box::pin(lease::extending_replaces_the_lease(f))),
+    ("lease::an_extended_one_is_longer", entry, |f| Box::pin(lease::an_extended_lease_is_longer(f))),
+    ("lease::a_shortened_one_ends_early_and_is_given_back", entry, |f| Box::pin(lease::a_shortened_lease_ends_early(f))),
+    ("lease::extending_a_lost_one_does_not_revive_it", always, |f| Box::pin(lease::extending_a_lost_lock_does_not_revive_it(f))),
+    ("lease::a_ttl_out_of_range_is_refused_and_changes_nothing", always, |f| Box::pin(lease::a_ttl_out_of_range_changes_nothing(f))),
+    ("lease::an_old_guard_leaves_the_new_holder_alone", |g| checked_release(g) && entry(g), |f| Box::pin(lease::an_old_guard_leaves_the_new_holder_alone(f))),
+    ("lease::unchecked_an_old_guard_frees_the_new_holder", |g| !checked_release(g) && entry(g), |f| Box::pin(lease::an_old_guard_frees_the_new_holder(f))),
+    ("lease::a_forced_release_is_a_loss", checked_renewal, |f| Box::pin(lease::force_is_a_loss(f))),
+    ("lease::one_loss_does_not_end_the_others", checked_renewal, |f| Box::pin(lease::one_loss_does_not_end_the_others(f))),
+    ("lease::a_maximum_hold_ends_the_lock", always, |f| Box::pin(lease::a_maximum_hold_ends_the_lock(f))),
+    ("lease::run_gives_back_and_is_cancelled_by_loss", always, |f| Box::pin(lease::run_gives_back(f))),
+    ("lease::a_guard_carries_a_growing_token", fenced, |f| Box::pin(lease::a_guard_carries_the_token(f))),
+    ("lease::a_label_can_be_seen_or_is_left_out", always, |f| Box::pin(lease::a_label_can_be_seen(f))),
+
+    // Waiting and giving back, through Locks
+    ("locks::eight_contenders_lose_no_update", excludes, |f| Box::pin(driver::no_update_is_lost(f))),
+    ("locks::a_try_does_not_wait", always, |f| Box::pin(driver::a_try_does_not_wait(f))),
+    ("locks::a_limit_ends_the_wait_with_timed_out", always, |f| Box::pin(driver::a_limit_ends_the_wait(f))),
+    ("locks::contention_is_not_an_outage", always, |f| Box::pin(driver::contention_is_not_an_outage(f))),
+    ("locks::a_dropped_wait_leaves_nothing", always, |f| Box::pin(driver::a_dropped_wait_leaves_nothing(f))),
+    ("locks::a_dropped_guard_frees", always, |f| Box::pin(driver::a_dropped_guard_frees(f))),
+    ("locks::shutdown_gives_everything_back", always, |f| Box::pin(driver::shutdown_gives_everything_back(f))),
+    ("locks::an_owner_enters_again_and_each_guard_counts", reentrant, |f| Box::pin(driver::an_owner_re_enters(f))),
+    ("locks::an_owner_is_unsupported", |g| !reentrant(g), |f| Box::pin(driver::an_owner_is_unsupported(f))),
+    ("locks::a_vanished_holder_does_not_block", entry, |f| Box::pin(driver::a_vanished_holder_does_not_block(f))),
+    ("locks::no_renewal_follows_a_release", entry, |f| Box::pin(driver::no_renewal_follows_a_release(f))),
 ];
 
 fn always(_: &Guarantees) -> bool {

@@ -29,7 +29,7 @@ pub(super) async fn no_update_is_lost(fixture: &dyn Fixture) -> Result<()> {
     while let Some(ended) = contenders.join_next().await {
         ended.expect("a contender does not panic")?;
     }
-    assert_eq!(counter.value.load(Ordering::SeqCst), ROUNDS * CONTENDERS as u64);
+    assert_eq!(counter.value(), ROUNDS * CONTENDERS as u64);
     assert_free(fixture, &*clients[0], &key).await
 }
 
@@ -50,9 +50,13 @@ pub(super) struct Counter {
 }
 
 impl Counter {
+    pub(super) fn value(&self) -> u64 {
+        self.value.load(Ordering::SeqCst)
+    }
+
     pub(super) async fn add_one(&self) {
         assert!(!self.entered.swap(true, Ordering::SeqCst), "two holders at once");
-        let value = self.value.load(Ordering::SeqCst);
+        let value = self.value();
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
