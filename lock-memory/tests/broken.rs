@@ -210,7 +210,7 @@ impl Broken {
 
     fn bent_key(&self, key: &LockKey) -> LockKey {
         if self.has(Flaw::RemovesBraces) {
-            LockKey::new(key.as_str().replace(['{', '}'], "")).unwrap()
+            LockKey::new(key.as_str().replace(['{', '}'], "")).expect("a name of a trial")
         } else {
             key.clone()
         }
@@ -231,6 +231,22 @@ impl Broken {
         grant
     }
 
+    async fn answer_a_lost_renewal(&self, grant: &Grant, ttl: Duration, lost: Result<Renewal>) -> Result<Renewal> {
+        let mut again = grant.claim.clone();
+        again.lease = Lease::fixed(ttl);
+        if self.has(Flaw::RenewsWithoutComparing) {
+            // Whatever entry is there is made to live for the ttl of this renewal.
+            if self.memory.force_release(&again.key).await? == Release::NotHeld {
+                return lost;
+            }
+            again.owner = Owner::random();
+        } else if !self.has(Flaw::RenewsByMakingAgain) {
+            return lost;
+        }
+        let made = self.memory.try_acquire(&again).await?;
+        made.map_or(lost, |made| Ok(Renewal::new(made.sent_at, made.ttl)))
+    }
+
     async fn poll(&self, claim: &Claim, stop: &Stop) -> Result<Option<Grant>> {
         loop {
             if let Some(grant) = self.memory.try_acquire(claim).await? {
@@ -246,7 +262,7 @@ impl Broken {
 }
 
 fn fresh_number() -> u64 {
-    u64::try_from(Owner::random().bits() >> 80).unwrap()
+    u64::try_from(Owner::random().bits() >> 80).expect("48 bits")
 }
 
 #[async_trait]
@@ -295,7 +311,7 @@ impl Backend for Broken {
                 let wait = tokio::spawn(async move { memory.acquire(&bent, &Stop::new()).await });
                 stop.report_waiting();
                 tokio::select! {
-                    grant = wait => grant.unwrap()?,
+                    grant = wait => grant.expect("the wait does not panic")?,
                     () = stop.fired() => None,
                 }
             }
@@ -323,22 +339,13 @@ impl Backend for Broken {
             let (grant, asked) = (renewal.grant, renewal.ttl);
             let mut ttl = self.bent_ttl(asked);
             if self.has(Flaw::RenewsByAdding) {
-                ttl += self.memory.inspect(&grant.claim.key).await.unwrap().remaining.unwrap_or_default();
+                let seen = self.memory.inspect(&grant.claim.key).await;
+                ttl += seen.map_or(Duration::ZERO, |seen| seen.remaining.unwrap_or_default());
             }
             let mut answer = self.memory.renew(&[Renew::new(grant, ttl)]).await.remove(0);
             let lost = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
-            if lost && self.has(Flaw::RenewsByMakingAgain) {
-                let made = self.memory.try_acquire(&grant.claim).await.unwrap();
-                answer = made.map_or(answer, |made| Ok(Renewal::new(made.sent_at, made.ttl)));
-            }
-            if lost && self.has(Flaw::RenewsWithoutComparing) {
-                // The entry of whoever holds now is made to live for the ttl of this renewal.
-                let key = &grant.claim.key;
-                if self.memory.force_release(key).await.unwrap() == Release::Released {
-                    let claim = Claim::new(key.clone(), Owner::random(), Lease::fixed(ttl));
-                    let made = self.memory.try_acquire(&claim).await.unwrap().unwrap();
-                    answer = Ok(Renewal::new(made.sent_at, ttl));
-                }
+            if lost {
+                answer = self.answer_a_lost_renewal(grant, ttl, answer).await;
             }
             answers.push(answer.map(|answer| Renewal::new(answer.sent_at, asked)));
         }
