@@ -1,11 +1,14 @@
 //! What users get wrong: a typed error that says what to do, nothing left behind, and no password in sight.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Backend, Claim, Effect, ErrorKind, Lease, LockKey, Owner, Release, Renew};
+use lock_core::{Backend, Claim, Effect, ErrorKind, Lease, LockKey, Owner};
 use lock_naive::{BlindDelete, Config, GetSet, SetnxExpire};
 use lock_testkit::RedisServer;
+
+mod common;
+
+use common::{claim, strategies};
 
 #[tokio::test]
 async fn a_url_that_is_none_is_invalid_input() {
@@ -90,65 +93,6 @@ async fn a_ttl_out_of_range_is_refused_before_anything_is_sent() {
     }
 }
 
-/// S03. A naive `EXPIRE key 0.5` deletes the key at once; the figures here are read back from the server.
-#[tokio::test]
-async fn a_ttl_is_rounded_up_and_the_grant_says_so() {
-    let server = RedisServer::start().unwrap();
-    let monitor = server.monitor().unwrap();
-    let last_sent = || monitor.commands().unwrap().pop().unwrap().arguments.join(" ");
-
-    let seconds = SetnxExpire::connect(&server.url()).await.unwrap();
-    let grant = seconds.try_acquire(&claim("a", 10_400)).await.unwrap().unwrap();
-    assert_eq!(grant.ttl, Duration::from_secs(11));
-    assert_eq!(last_sent(), "EXPIRE hasp:naive-setnx-expire:a 11");
-    assert!((1..=11_000).contains(&server.command::<i64>(&["PTTL", "hasp:naive-setnx-expire:a"]).unwrap()));
-
-    let renewal = seconds.renew(&[Renew::new(&grant, Duration::from_nanos(20_000_000_001))]).await.remove(0).unwrap();
-    assert_eq!(renewal.ttl, Duration::from_secs(21));
-    assert_eq!(last_sent(), "EXPIRE hasp:naive-setnx-expire:a 21");
-
-    let millis = BlindDelete::connect(&server.url()).await.unwrap();
-    let lease = Lease::fixed(Duration::from_micros(10_000_001));
-    let grant =
-        millis.try_acquire(&Claim::new(LockKey::new("a").unwrap(), Owner::random(), lease)).await.unwrap().unwrap();
-    assert_eq!(grant.ttl, Duration::from_millis(10_001));
-    assert!(last_sent().ends_with(" NX PX 10001"), "{}", last_sent());
-    assert!((1..=10_001).contains(&server.command::<i64>(&["PTTL", "hasp:naive-blind-delete:a"]).unwrap()));
-}
-
-#[tokio::test]
-async fn names_are_locks_of_their_own_and_no_application_keys() {
-    let server = RedisServer::start().unwrap();
-    let names = ["a", "a/b", "ab", "{a}", "{", "}", "a b", "a*", "a?", "[a]", "a\\", "🔒", "naive-getset:a", "hasp:a"];
-    for backend in strategies(&server.url()).await {
-        let other = strategies(&server.url()).await.into_iter().find(|other| other.name() == backend.name()).unwrap();
-        for name in names {
-            server.command::<()>(&["SET", name, "the application's"]).unwrap();
-            assert!(backend.try_acquire(&claim(name, 60_000)).await.unwrap().is_some(), "{name}");
-            assert!(other.try_acquire(&claim(name, 60_000)).await.unwrap().is_none(), "{name}");
-            assert_eq!(server.command::<String>(&["GET", name]).unwrap(), "the application's");
-        }
-        for prefix in ["", "a", "a*", "a?", "[", "{", "\\", "🔒", "none"] {
-            let mut listed: Vec<_> = backend.list(prefix).await.unwrap().iter().map(ToString::to_string).collect();
-            let mut expected: Vec<_> = names.into_iter().filter(|name| name.starts_with(prefix)).collect();
-            listed.sort_unstable();
-            expected.sort_unstable();
-            assert_eq!(listed, expected, "{prefix}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn another_prefix_is_another_lock() {
-    let server = RedisServer::start().unwrap();
-    let ours = BlindDelete::connect(&server.url()).await.unwrap();
-    let theirs = ours.clone().with_config(Config::new().with_prefix("staging:"));
-    assert!(ours.try_acquire(&claim("a", 60_000)).await.unwrap().is_some());
-    assert_eq!(theirs.force_release(&LockKey::new("a").unwrap()).await.unwrap(), Release::NotHeld);
-    assert!(theirs.try_acquire(&claim("a", 60_000)).await.unwrap().is_some());
-    assert_eq!(server.command::<u64>(&["EXISTS", "staging:naive-blind-delete:a"]).unwrap(), 1);
-}
-
 #[tokio::test]
 async fn a_server_that_does_not_answer_costs_no_more_than_the_limit() {
     let server = RedisServer::start().unwrap();
@@ -158,17 +102,4 @@ async fn a_server_that_does_not_answer_costs_no_more_than_the_limit() {
     let tried = tokio::time::timeout(Duration::from_secs(20), backend.try_acquire(&claim("a", 1_000))).await;
     let error = tried.expect("the limit is 50 ms").unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
-}
-
-async fn strategies(url: &str) -> Vec<Arc<dyn Backend>> {
-    vec![
-        Arc::new(SetnxExpire::connect(url).await.expect("the server runs")),
-        Arc::new(GetSet::connect(url).await.expect("the server runs")),
-        Arc::new(BlindDelete::connect(url).await.expect("the server runs")),
-    ]
-}
-
-fn claim(name: &str, ttl_millis: u64) -> Claim {
-    let lease = Lease::fixed(Duration::from_millis(ttl_millis));
-    Claim::new(LockKey::new(name).expect("a valid name"), Owner::random(), lease)
 }
