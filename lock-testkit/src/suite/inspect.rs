@@ -45,11 +45,19 @@ pub(super) async fn it_says_when_a_lease_has_ended(fixture: &dyn Fixture) -> Res
 pub(super) async fn it_counts_waiters_or_does_not(fixture: &dyn Fixture) -> Result<()> {
     let (ours, theirs) = (fixture.connect().await, fixture.connect().await);
     let held = hold(fixture, &*ours, &key("count")).await?;
+    // A waiter may say that it waits before it is counted, and a subscription ends after its wait.
+    let counted = async |count| {
+        eventually("the number of waiters is right", async || {
+            ours.inspect(&held.claim.key).await.is_ok_and(|seen| seen.waiters.is_none_or(|waiters| waiters == count))
+        })
+        .await;
+    };
+    counted(0).await;
     let waiter = Waiter::start(theirs, claim(fixture, &held.claim.key, long(fixture))).await;
-    assert!(ours.inspect(&held.claim.key).await?.waiters.is_none_or(|waiters| waiters == 1));
+    counted(1).await;
     waiter.stop();
     assert!(waiter.ended().await?.is_none());
-    assert!(ours.inspect(&held.claim.key).await?.waiters.is_none_or(|waiters| waiters == 0));
+    counted(0).await;
     assert_eq!(ours.release(&held).await?, Release::Released);
     Ok(())
 }
@@ -60,7 +68,7 @@ pub(super) async fn list_is_exact(fixture: &dyn Fixture) -> Result<()> {
     let root = nonce();
     for stem in ["*", "?", "[a-z]", "\\", "\\*", "{x}", "a/b", "é", "🔒", ":", "%2F", ""] {
         let prefix = format!("{root}{stem}/");
-        let inside = ["1", "2", "*", "}{", "1/1"].map(|name| format!("{prefix}{name}"));
+        let inside = ["1", "2", "*", "{1}", "1/1"].map(|name| format!("{prefix}{name}"));
         let outside = ["b/1", "x/1", "/1", "*/1", "?/1", "/x/1", "é", "1"].map(|name| format!("{root}{name}"));
         let mut held = Vec::new();
         for name in inside.iter().chain(outside.iter().filter(|name| !name.starts_with(&prefix))) {
