@@ -1,0 +1,111 @@
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that happened, as a line of JSON: `{"t_ns":1200,"actor":"a","key":"k","op":"acquire","phase":"ok","hold":7}`.
+///
+/// Fields that say nothing are left out. [`Actor`](super::Actor) and its kin write events that make sense; a program in
+/// another language may write the lines itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Event {
+    /// When: nanoseconds since the machine was started, suspend included (`CLOCK_BOOTTIME`), so the histories of several
+    /// processes of one machine can be put together.
+    pub t_ns: u64,
+    /// Who.
+    pub actor: Arc<str>,
+    /// The lock, or the resource that is read or written. Empty where the event is about all of them.
+    pub key: Arc<str>,
+    /// What was done.
+    pub op: Op,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Which acquisition: the same number from its invocation to its release, in no other acquisition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<u64>,
+    /// For whom, where one owner may hold a lock more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Arc<str>>,
+    /// The fencing token of a grant, or the one that a write brought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// Until when the grant or the renewal lets its holder act; for a probe, until when it must have succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<u64>,
+    /// What was read or written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Op {
+    /// Getting the lock.
+    Acquire,
+    /// Renewing or extending its lease.
+    Renew,
+    /// Giving it back.
+    Release,
+    /// Ceasing to act without giving back: the holder has noticed a loss, or the actor has ended.
+    Stop,
+    /// Looking whether a fresh client can get the lock in time.
+    Probe,
+    /// Looking into the store: the actor is the one that it names as the holder.
+    Inspect,
+    /// Reading the guarded resource.
+    Read,
+    /// Writing the guarded resource.
+    Write,
+}
+
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Phase {
+    /// It begins: what follows has not been sent.
+    Invoke,
+    /// It succeeded.
+    Ok,
+    /// Acquire: somebody else has the lock.
+    Busy,
+    /// Renew and release: the lock was not ours.
+    NotHeld,
+    /// It failed, and certainly had no effect. A write: it was refused.
+    Fail,
+    /// It failed, and may have had an effect.
+    Unknown,
+}
+
+/// Writes events as lines of JSON.
+///
+/// # Errors
+///
+/// If `to` fails.
+pub fn write_jsonl<'a>(events: impl IntoIterator<Item = &'a Event>, mut to: impl Write) -> io::Result<()> {
+    for event in events {
+        serde_json::to_writer(&mut to, event)?;
+        to.write_all(b"\n")?;
+    }
+    to.flush()
+}
+
+/// Reads events from lines of JSON. A history of several files is read from one after the other: the checks put it in
+/// order.
+///
+/// # Errors
+///
+/// If `from` fails, or a line is no event; the text names the line.
+pub fn read_jsonl(from: impl BufRead) -> io::Result<Vec<Event>> {
+    let mut events = Vec::new();
+    for (number, line) in from.lines().enumerate() {
+        let event = serde_json::from_str(&line?).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("line {} is no event: {error}", number + 1))
+        })?;
+        events.push(event);
+    }
+    Ok(events)
+}
