@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use lock_core::{Effect, Error, ErrorKind, LockKey};
-use redis::{ErrorKind as Kind, RedisError, ServerErrorKind as Server};
+use redis::{ErrorKind as Kind, RedisError};
 
 /// Says in our words what went wrong in one request.
 pub(crate) fn from_redis(source: RedisError, strategy: &str, operation: &'static str) -> Error {
@@ -29,8 +29,12 @@ pub(crate) fn lost(key: &LockKey, strategy: &str) -> Error {
 
 /// What kind of failure it is, whether the request may have been applied, and what to do.
 fn classify(error: &RedisError) -> (ErrorKind, Effect, &'static str) {
+    if let Some(code) = error.code() {
+        let (kind, advice) = refused(code);
+        // Each request is one command, and one that the server has refused did nothing.
+        return (kind, Effect::None, advice);
+    }
     match error.kind() {
-        // Connecting failed, so nothing was sent.
         Kind::Io if error.is_connection_refusal() => {
             (ErrorKind::Unavailable, Effect::None, "check that the server runs and that the address is right")
         }
@@ -39,37 +43,25 @@ fn classify(error: &RedisError) -> (ErrorKind, Effect, &'static str) {
         Kind::InvalidClientConfig => {
             (ErrorKind::InvalidInput, Effect::None, "give a URL such as `redis://user:password@host:6379/0`")
         }
-        Kind::Server(
-            Server::BusyLoading | Server::MasterDown | Server::ReadOnly | Server::ClusterDown | Server::TryAgain,
-        ) => (ErrorKind::Unavailable, Effect::None, "the server cannot serve this now; it is worth another try"),
-        Kind::Server(Server::NoPerm) => {
-            (ErrorKind::Rejected, Effect::None, "grant the user the strategy's commands on the prefix's keys")
+        _ => (ErrorKind::Backend, Effect::Unknown, "the reply makes no sense; check that this is a Redis server"),
+    }
+}
+
+/// The meaning of an error reply's first word.
+fn refused(code: &str) -> (ErrorKind, &'static str) {
+    match code {
+        "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "NOREPLICAS" => {
+            (ErrorKind::Unavailable, "the server cannot serve this now; it is worth another try")
         }
-        Kind::Server(Server::Moved | Server::Ask | Server::CrossSlot) => (
-            ErrorKind::Unsupported,
-            Effect::None,
-            "these strategies work on a single server; do not point them at a cluster",
-        ),
-        _ => match error.code() {
-            Some("NOAUTH" | "WRONGPASS") => {
-                (ErrorKind::Rejected, Effect::None, "check the user and the password in the URL")
-            }
-            Some("WRONGTYPE") => {
-                (ErrorKind::Rejected, Effect::None, "the key is not a lock; delete it, or set another prefix")
-            }
-            Some("OOM") => (ErrorKind::Rejected, Effect::None, "the server is full; raise `maxmemory`"),
-            Some("MISCONF" | "NOREPLICAS") => {
-                (ErrorKind::Rejected, Effect::None, "the server refuses writes; its own log says why")
-            }
-            Some("BUSY") => {
-                (ErrorKind::Unavailable, Effect::None, "a script blocks the server; it is worth another try")
-            }
-            // The server answered, so it knows that it did nothing.
-            Some(_) => (ErrorKind::Backend, Effect::None, "the server refused a command that Redis 6.2 and later know"),
-            None => {
-                (ErrorKind::Backend, Effect::Unknown, "the reply makes no sense; check that this is a Redis server")
-            }
-        },
+        "NOAUTH" | "WRONGPASS" => (ErrorKind::Rejected, "check the user and the password in the URL"),
+        "NOPERM" => (ErrorKind::Rejected, "grant the user the strategy's commands on the prefix's keys"),
+        "WRONGTYPE" => (ErrorKind::Rejected, "the key is not a lock; delete it, or set another prefix"),
+        "OOM" => (ErrorKind::Rejected, "the server is full; raise `maxmemory`"),
+        "MISCONF" => (ErrorKind::Rejected, "the server refuses writes; its own log says why"),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            (ErrorKind::Unsupported, "these strategies work on a single server; do not point them at a cluster")
+        }
+        _ => (ErrorKind::Backend, "Redis 6.2 and later know this command; look the message up"),
     }
 }
 
@@ -105,6 +97,7 @@ mod tests {
             (reply("WRONGTYPE no"), ErrorKind::Rejected, Effect::None, "not a lock"),
             (reply("OOM full"), ErrorKind::Rejected, Effect::None, "maxmemory"),
             (reply("MISCONF disk"), ErrorKind::Rejected, Effect::None, "its own log"),
+            (reply("NOREPLICAS few"), ErrorKind::Unavailable, Effect::None, "another try"),
             (reply("MOVED 1 host:1"), ErrorKind::Unsupported, Effect::None, "single server"),
             (reply("ERR unknown command"), ErrorKind::Backend, Effect::None, "Redis 6.2"),
             (reply("SURPRISE what"), ErrorKind::Backend, Effect::None, "Redis 6.2"),
