@@ -62,7 +62,6 @@
 //! let events = history.events();
 //! assert!(Observable::InLeaseOverlap.find(&events).is_empty());
 //! assert_eq!(Observable::Stolen.find(&events).len(), 1);
-//! assert_eq!(Observable::DishonestOutcome.find(&events).len(), 1);
 //! # Ok(())
 //! # }
 //! ```

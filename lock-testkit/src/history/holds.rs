@@ -46,42 +46,54 @@ impl Hold<'_> {
 
 /// The granted acquisitions, in the order of their grants.
 pub(super) fn holds<'a>(events: &[&'a Event]) -> Vec<Hold<'a>> {
-    let mut holds: Vec<Hold<'_>> = Vec::new();
-    let mut invoked = HashMap::new();
-    let mut by_number = HashMap::new();
-    let mut active: HashMap<&str, Vec<usize>> = HashMap::new();
+    #[derive(Default)]
+    struct Acquisition<'a> {
+        invoked: Option<&'a Event>,
+        granted: Option<&'a Event>,
+        renewals: Vec<&'a Event>,
+        ceased: Option<&'a Event>,
+        answers: Vec<&'a Event>,
+    }
+
+    let mut by_number = HashMap::with_capacity(events.len() / 4);
+    let mut acquisitions: Vec<Acquisition<'_>> = Vec::with_capacity(events.len() / 4);
+    let mut ends: HashMap<&str, Vec<&Event>> = HashMap::new();
     for &event in events {
         let Some(number) = event.hold else {
             if event.op == Op::Stop {
-                for at in active.remove(&*event.actor).unwrap_or_default() {
-                    holds[at].ceased.get_or_insert(event);
-                }
+                ends.entry(&event.actor).or_default().push(event);
             }
             continue;
         };
+        let at = *by_number.entry(number).or_insert(acquisitions.len());
+        if at == acquisitions.len() {
+            acquisitions.push(Acquisition::default());
+        }
+        let acquisition = &mut acquisitions[at];
         match (event.op, event.phase) {
-            (Op::Acquire, Phase::Invoke) => {
-                invoked.insert(number, event);
-                continue;
+            (Op::Acquire, Phase::Invoke) => acquisition.invoked = Some(event),
+            (Op::Acquire, Phase::Ok) => acquisition.granted = Some(event),
+            (Op::Renew, Phase::Ok | Phase::NotHeld) => acquisition.renewals.push(event),
+            (Op::Stop, _) | (Op::Release, Phase::Invoke) => {
+                acquisition.ceased.get_or_insert(event);
             }
-            (Op::Acquire, Phase::Ok) => {
-                let invoked = invoked.remove(&number);
-                by_number.insert(number, holds.len());
-                active.entry(&event.actor).or_default().push(holds.len());
-                let (renewals, answers) = (Vec::new(), Vec::new());
-                holds.push(Hold { invoked, granted: event, renewals, ceased: None, answers });
-                continue;
-            }
+            (Op::Release, _) => acquisition.answers.push(event),
             _ => {}
         }
-        let Some(hold) = by_number.get(&number).map(|at| &mut holds[*at]) else { continue };
-        match (event.op, event.phase) {
-            (Op::Renew, Phase::Ok | Phase::NotHeld) => hold.renewals.push(event),
-            (Op::Stop, _) | (Op::Release, Phase::Invoke) => {
-                hold.ceased.get_or_insert(event);
-            }
-            (Op::Release, _) => hold.answers.push(event),
-            _ => {}
+    }
+
+    let mut holds: Vec<Hold<'_>> = acquisitions
+        .into_iter()
+        .filter_map(|Acquisition { invoked, granted, renewals, ceased, answers }| {
+            Some(Hold { invoked, granted: granted?, renewals, ceased, answers })
+        })
+        .collect();
+    holds.sort_by_key(|hold| hold.granted.t_ns);
+    if !ends.is_empty() {
+        for hold in &mut holds {
+            let ends = ends.get(&*hold.granted.actor).map_or(&[][..], Vec::as_slice);
+            let end = ends.get(ends.partition_point(|end| end.t_ns < hold.granted.t_ns));
+            hold.ceased = hold.ceased.into_iter().chain(end.copied()).min_by_key(|event| event.t_ns);
         }
     }
     holds
