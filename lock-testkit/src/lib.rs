@@ -11,6 +11,8 @@
 //! | [`Process`] | a child process that is paused or killed, and never outlives the test |
 //! | [`suite`] | every line of the contract as a trial, against a backend on its real store |
 //!
+//! The feature `tls` adds `Certificates`, for private servers that speak TLS.
+//!
 //! # Examples
 //!
 //! A lock that is released by a blind DEL, whose DEL is held up in the network until another has the lock:
@@ -66,6 +68,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "tls")]
+mod certificates;
 pub mod fault;
 pub mod history;
 mod port;
@@ -74,5 +78,7 @@ mod redis;
 mod resp;
 pub mod suite;
 
+#[cfg(feature = "tls")]
+pub use self::certificates::Certificates;
 pub use self::redis::{Monitor, Monitored, RedisServer, RedisServerBuilder};
 pub use process::Process;

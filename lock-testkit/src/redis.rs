@@ -54,6 +54,7 @@ pub struct RedisServer {
     program: PathBuf,
     folder: TempDir,
     port: u16,
+    tls_port: Option<u16>,
     password: Option<String>,
     door: Arc<Door>,
 }
@@ -98,6 +99,14 @@ impl RedisServer {
             Some(password) => format!("redis://:{}@{addr}", percent_encoded(password)),
             None => format!("redis://{addr}"),
         }
+    }
+
+    /// The URL of the TLS port, such as `rediss://127.0.0.1:12345`, with the default user's password if it has one; `None`
+    /// unless it was started with a [certificate](RedisServerBuilder::tls).
+    #[must_use]
+    pub fn tls_url(&self) -> Option<String> {
+        let port = self.tls_port?;
+        Some(self.url_at((Ipv4Addr::LOCALHOST, port).into()).replacen("redis:", "rediss:", 1))
     }
 
     /// The path of the Unix socket that it also listens on.
@@ -219,6 +228,14 @@ impl fmt::Debug for RedisServer {
 pub struct RedisServerBuilder {
     config: String,
     password: Option<String>,
+    tls: Option<Tls>,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+struct Tls {
+    certificate: String,
+    key: String,
 }
 
 impl RedisServerBuilder {
@@ -249,6 +266,13 @@ impl RedisServerBuilder {
         self.config("requirepass", password)
     }
 
+    /// Lets the server listen on a second port that speaks TLS, with this certificate and its key, both in PEM. It asks
+    /// clients for none. With the feature `tls` this crate makes certificates.
+    pub fn tls(mut self, certificate: &str, key: &str) -> Self {
+        self.tls = Some(Tls { certificate: certificate.to_owned(), key: key.to_owned() });
+        self
+    }
+
     /// Starts the server. It returns when the server answers PING.
     ///
     /// # Errors
@@ -260,15 +284,20 @@ impl RedisServerBuilder {
         let program = find_program(env::var_os(VARIABLE), env::var_os("PATH"))?;
         let folder = tempfile::Builder::new().prefix("hasp-redis-").tempdir()?;
         let door = Arc::new(Door::new(folder.path().join("redis.sock")));
+        if let Some(Tls { certificate, key }) = &self.tls {
+            fs::write(folder.path().join("tls.crt"), certificate)?;
+            fs::write(folder.path().join("tls.key"), key)?;
+        }
         let mut tries = 0;
         loop {
             tries += 1;
             let port = free_port()?;
-            fs::write(config_path(folder.path()), self.config_file(port, &door))?;
+            let tls_port = self.tls.as_ref().map(|_| free_port()).transpose()?;
+            fs::write(config_path(folder.path()), self.config_file(port, tls_port, &door))?;
             match run(&program, folder.path(), &door) {
                 Ok(process) => {
                     let process = Mutex::new(process);
-                    return Ok(RedisServer { process, program, folder, port, password: self.password, door });
+                    return Ok(RedisServer { process, program, folder, port, tls_port, password: self.password, door });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORTS_TRIED => {}
                 Err(error) => return Err(error),
@@ -276,11 +305,18 @@ impl RedisServerBuilder {
         }
     }
 
-    fn config_file(&self, port: u16, door: &Door) -> String {
+    fn config_file(&self, port: u16, tls_port: Option<u16>, door: &Door) -> String {
+        let tls = tls_port.map(|port| {
+            format!(
+                "tls-port {port}\ntls-cert-file tls.crt\ntls-key-file tls.key\ntls-ca-cert-file tls.crt\n\
+                 tls-auth-clients no\n"
+            )
+        });
         format!(
-            "bind 127.0.0.1\nport {port}\nunixsocket {socket}\nunixsocketperm 700\n\
+            "bind 127.0.0.1\nport {port}\n{tls}unixsocket {socket}\nunixsocketperm 700\n\
              user {USER} on >{secret} ~* &* +@all\n\
              daemonize no\nsave \"\"\nappendonly no\nenable-debug-command yes\n{own}",
+            tls = tls.unwrap_or_default(),
             socket = door.socket().display(),
             secret = door.secret(),
             own = self.config,
