@@ -31,7 +31,8 @@ impl Channel {
         if self.pushes() { WakeUp::Push } else { WakeUp::Poll }
     }
 
-    fn pushes(&self) -> bool {
+    /// Whether waiters are woken by push; if not, they poll.
+    pub(crate) fn pushes(&self) -> bool {
         self.rights.publish && self.rights.subscribe
     }
 

@@ -198,7 +198,8 @@ impl Backend for Reentrant {
         let (fields, remaining, token, claim, waiters) =
             found.map_err(|failure| explain_key(&failure, "inspect", key))?;
         let mut inspection = Inspection::default();
-        inspection.waiters = waiters.ok().map(|(_, waiters)| waiters);
+        // Those who poll cannot be counted.
+        inspection.waiters = waiters.ok().filter(|_| self.channel.pushes()).map(|(_, waiters)| waiters);
         let fields = fields.map_err(|error| explain_key(&error.into(), "inspect", key))?;
         let Some(holder) = fields.into_iter().next() else { return Ok(inspection) };
         inspection.held = true;

@@ -279,7 +279,8 @@ impl Backend for Token {
         let found: Result<Found, Failure> = self.connection.pipeline(pipeline.ignore_errors()).await;
         let (value, remaining, token, waiters) = found.map_err(|failure| self.explain(&failure, "inspect", key))?;
         let mut inspection = Inspection::default();
-        inspection.waiters = waiters.ok().map(|(_, waiters)| waiters);
+        // Those who poll cannot be counted.
+        inspection.waiters = waiters.ok().filter(|_| self.channel.pushes()).map(|(_, waiters)| waiters);
         let value = value.map_err(|error| self.explain(&error.into(), "inspect", key))?;
         let Some(value) = value.map(|value| String::from_utf8_lossy(&value).into_owned()) else {
             return Ok(inspection);

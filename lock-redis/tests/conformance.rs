@@ -1,0 +1,99 @@
+//! The suite on a real server: each strategy, over each kind of connection.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_core::{Backend, Guarantees, Result};
+use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
+use lock_testkit::RedisServer;
+use lock_testkit::suite::{self, Clock, Fixture};
+
+fn main() {
+    let server = Arc::new(RedisServer::start().expect("redis-server starts"));
+    let ways: [(&str, Connect); 8] = [
+        ("token over a connection", |url| Box::pin(async move { token(open(url).await?).await })),
+        ("token over a pool", |url| Box::pin(async move { token(over_pool(url).await?).await })),
+        ("token over a manager", |url| Box::pin(async move { token(over_manager(url).await?).await })),
+        ("token over a manager with pushes", |url| Box::pin(async move { token(over_pushes(url).await?).await })),
+        ("token unlocked by WATCH", |url| Box::pin(async move { watch(open(url).await?.with_pool(pool(url))).await })),
+        ("token unlocked by WATCH, all over a pool", |url| Box::pin(async move { watch(over_pool(url).await?).await })),
+        ("reentrant over a connection", |url| Box::pin(async move { reentrant(open(url).await?).await })),
+        ("reentrant over a pool", |url| Box::pin(async move { reentrant(over_pool(url).await?).await })),
+    ];
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let fixtures = ways.map(|(name, connect)| {
+        let backend = runtime.block_on(connect(&server.url())).expect("a server that has just started");
+        let guarantees = backend.guarantees();
+        Arc::new(OnRedis { name, connect, server: Arc::clone(&server), guarantees }) as Arc<dyn Fixture>
+    });
+    let conclusion = suite::run(fixtures);
+    // `exit` runs no destructors, so the server is ended here.
+    drop(server);
+    conclusion.exit();
+}
+
+type Connect = fn(&str) -> Pin<Box<dyn Future<Output = Result<Arc<dyn Backend>>> + Send + '_>>;
+
+async fn token(connection: Connection) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(Token::new(connection, TokenOptions::new()).await?))
+}
+
+async fn watch(connection: Connection) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(Token::new(connection, TokenOptions::new().with_unlock(Unlock::Watch)).await?))
+}
+
+async fn reentrant(connection: Connection) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(Reentrant::new(connection).await?))
+}
+
+async fn open(url: &str) -> Result<Connection> {
+    Connection::open(url, Config::new()).await
+}
+
+async fn over_pool(url: &str) -> Result<Connection> {
+    Connection::from_pool(pool(url), Config::new()).await
+}
+
+async fn over_manager(url: &str) -> Result<Connection> {
+    let manager = redis::Client::open(url).expect("a URL").get_connection_manager().await.expect("the server runs");
+    Connection::from_manager(manager, Config::new()).await
+}
+
+async fn over_pushes(url: &str) -> Result<Connection> {
+    let (sender, pushes) = tokio::sync::mpsc::unbounded_channel();
+    let config = redis::aio::ConnectionManagerConfig::new().set_push_sender(sender);
+    let client = redis::Client::open(format!("{url}?protocol=resp3")).expect("a URL");
+    let manager = client.get_connection_manager_with_config(config).await.expect("the server runs");
+    Connection::from_manager_with_pushes(manager, pushes, Config::new()).await
+}
+
+fn pool(url: &str) -> deadpool_redis::Pool {
+    deadpool_redis::Config::from_url(url).create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a URL")
+}
+
+struct OnRedis {
+    name: &'static str,
+    connect: Connect,
+    server: Arc<RedisServer>,
+    guarantees: Guarantees,
+}
+
+#[async_trait]
+impl Fixture for OnRedis {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        self.guarantees
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Real
+    }
+
+    async fn connect(&self) -> Arc<dyn Backend> {
+        (self.connect)(&self.server.url()).await.expect("the server runs")
+    }
+}

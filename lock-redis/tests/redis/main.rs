@@ -1,0 +1,14 @@
+//! What a real server, a bad network and bad input do to the locks; one file per theme.
+
+mod access;
+mod bounds;
+mod fencing;
+mod ground;
+mod input;
+mod outages;
+mod replies;
+mod runtimes;
+mod scale;
+mod server;
+mod waiting;
+mod wire;
