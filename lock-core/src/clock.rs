@@ -15,7 +15,10 @@ impl Moment {
     /// Now.
     #[must_use]
     pub fn now() -> Self {
-        Self(Instant::now() + suspended())
+        let suspended = suspended();
+        #[cfg(test)]
+        let suspended = suspended + suspend::pretended();
+        Self(Instant::now() + suspended)
     }
 
     /// This moment plus `duration`, or `None` if that is out of the clock's range.
@@ -94,6 +97,25 @@ fn read_suspended_nanos() -> u64 {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn read_suspended_nanos() -> u64 {
     0
+}
+
+/// Lets a test suspend the machine, for its own thread.
+#[cfg(test)]
+pub(crate) mod suspend {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    thread_local! {
+        static PRETENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    pub(crate) fn machine(duration: Duration) {
+        PRETENDED.set(PRETENDED.get() + duration);
+    }
+
+    pub(super) fn pretended() -> Duration {
+        PRETENDED.get()
+    }
 }
 
 #[cfg(test)]

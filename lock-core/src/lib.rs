@@ -43,6 +43,8 @@ mod lock;
 mod locks;
 mod options;
 mod owner;
+#[cfg(test)]
+mod tests;
 pub mod wait;
 
 pub use backend::{Backend, Inspection, Release, Stop, Undone};

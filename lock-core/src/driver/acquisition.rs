@@ -96,11 +96,13 @@ impl Acquisition {
 
     async fn wait(mut self, limits: Limits) -> Result<Arc<Held>> {
         let mut backoff = Backoff::of_outage();
+        // The first call may take what the backend allows it, also in an outage that others have met: the store may be back.
+        let mut call_limits = Limits { patience: None, ..limits };
         loop {
             self.driver.check_open("acquire")?;
             let since = Moment::now();
             self.stop = Stop::new();
-            let error = match self.wait_once(limits).await {
+            let error = match self.wait_once(call_limits).await {
                 Ok(grant) => match self.hand_out(grant) {
                     Ok(held) => return Ok(held),
                     Err(error) => error,
@@ -111,6 +113,7 @@ impl Acquisition {
             if error.kind() != ErrorKind::Unavailable || self.call.is_some() {
                 return Err(error);
             }
+            call_limits = limits;
             // One that waited for its turn has been answered: its silence begins now.
             let since = if self.stop.is_waiting() { Moment::now() } else { since };
             let outage = self.place().note_silence(since, &error);
@@ -130,7 +133,7 @@ impl Acquisition {
         self.call = Some(Box::pin(async move { driver.backend.acquire(&claim, &stop).await }));
         let driver = Arc::clone(&self.driver);
         loop {
-            let Some(call) = self.call.as_mut() else { break };
+            let call = self.call.as_mut().expect("it is taken only when it has ended");
             let waiting = self.stop.is_waiting();
             let outage = if waiting { None } else { self.place.as_ref().and_then(Place::outage) };
             let standing = match &outage {
@@ -149,7 +152,6 @@ impl Acquisition {
                 error = limits.reached(&driver, &self.claim.key, standing) => return Err(error),
             }
         }
-        unreachable!("the loop ends by returning")
     }
 
     fn take(&mut self, answer: Result<Option<Grant>>) -> Result<Grant> {
@@ -232,7 +234,11 @@ async fn finish(
     uncertain: bool,
     place: Option<Place>,
 ) -> Option<Debt> {
-    let debt = match call.await {
+    let answer = call.await;
+    if let (Ok(_), Some(place)) = (&answer, &place) {
+        place.note_answer();
+    }
+    let debt = match answer {
         Ok(Some(grant)) => Debt::of_grant(grant, uncertain),
         Err(error) if uncertain || error.effect() == Effect::Unknown => Debt::of_claim(claim),
         Ok(None) if uncertain => Debt::of_claim(claim),
@@ -259,18 +265,22 @@ fn check(driver: &Arc<Driver>, wanted: &Wanted<'_>, operation: &'static str) -> 
 
 async fn wait_for_turn(driver: &Arc<Driver>, key: &LockKey, limits: Limits) -> Result<Place> {
     let mut queued = driver.queue.join(key);
+    if let Some(place) = queued.place() {
+        return Ok(place);
+    }
     loop {
-        if let Some(place) = queued.place() {
-            return Ok(place);
-        }
         driver.check_open("acquire")?;
         driver.ensure_keeper();
         let outage = queued.outage();
         let standing = outage.as_ref().map_or(Standing::Contended, Standing::Outage);
+        // The limit first: a turn that comes with the end of an outage's patience would begin it anew.
         tokio::select! {
             biased;
-            () = queued.woken() => {}
             error = limits.reached(driver, key, standing) => return Err(error),
+            () = queued.woken() => {}
+        }
+        if let Some(place) = queued.place() {
+            return Ok(place);
         }
     }
 }

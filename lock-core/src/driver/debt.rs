@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::backoff::Backoff;
 use super::{Driver, Held};
-use crate::{Claim, Effect, Grant, Moment, Release, Result, Undone};
+use crate::{Claim, Grant, Moment, Release, Result, Undone};
 
 /// What is owed to the store: the release of a grant, and the undoing of a claim whose requests may still land. It is tried
 /// until it is settled or `until`, when the claim's ttl is over and the store has forgotten it by itself.
@@ -85,10 +85,7 @@ impl Debt {
             Owed::Claim(_) => None,
         };
         match released {
-            Some(Err(error)) => {
-                self.uncertain |= error.effect() == Effect::Unknown;
-                return self.put_off(&error.to_string());
-            }
+            Some(Err(error)) => return self.put_off(&error.to_string()),
             Some(Ok(_)) if !self.uncertain => return None,
             Some(Ok(_)) => self.owed = Owed::Claim(self.claim().clone()),
             None => {}

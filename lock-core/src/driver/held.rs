@@ -41,7 +41,7 @@ struct State {
     renewing: bool,
     extensions: Vec<Extension>,
     place: Option<Place>,
-    /// Whether a copy of one of the claim's requests may still land.
+    /// Whether a copy of a request that acquires may still land.
     uncertain: bool,
     /// Whether the keeper has taken over to give it back.
     owed: bool,
@@ -195,7 +195,7 @@ impl Held {
             return Err(reason);
         }
         let deadline = lease::deadline(now, ttl);
-        if deadline > state.deadline {
+        if deadline >= state.deadline {
             return Ok(false);
         }
         state.deadline = deadline;
@@ -278,7 +278,6 @@ impl Held {
                 if error.kind() == ErrorKind::Lost {
                     state.phase = Phase::Lost(LossReason::NotHeld);
                 } else {
-                    state.uncertain |= error.effect() == Effect::Unknown;
                     let pause = state.backoff.pause();
                     state.renew_at = now.saturating_add(pause);
                 }

@@ -259,6 +259,13 @@ impl Driver {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether nothing is held, wanted or owed.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.agenda.is_empty() && state.debts.is_empty() && state.orphans.is_empty() && self.queue.is_empty()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -206,10 +206,10 @@ impl Place {
 
     /// Notes that the store has answered.
     pub(crate) fn note_answer(&self) {
-        if let Some(slot) = self.queue.slots().get_mut(&self.key) {
-            if slot.outage.take().is_some() {
-                slot.wake();
-            }
+        if let Some(slot) = self.queue.slots().get_mut(&self.key)
+            && slot.outage.take().is_some()
+        {
+            slot.wake();
         }
     }
 
