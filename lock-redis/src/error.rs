@@ -156,14 +156,16 @@ fn code_meaning(code: &str, detail: &str) -> (ErrorKind, &'static str) {
 /// The first word of an error reply; of the command's inside a script, where Redis 6.2 wraps it in an `ERR`.
 pub(crate) fn server_code(error: &RedisError) -> Option<&str> {
     let code = error.code()?;
-    let wrapped = error.detail().filter(|detail| code == "ERR" && detail.starts_with("Error running script"));
-    let inner = wrapped.and_then(|detail| {
-        detail
-            .split_ascii_whitespace()
-            .map(|word| word.trim_start_matches('-'))
-            .find(|word| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase()))
-    });
-    Some(inner.unwrap_or(code))
+    let Some(detail) = error.detail().filter(|_| code == "ERR") else { return Some(code) };
+    // Redis up to 7.0, and from 7.2 on, of a command that the user may not call inside a script.
+    if detail.contains("The user executing the script can't") || detail.contains("ACL failure in script") {
+        return Some("NOPERM");
+    }
+    if !detail.starts_with("Error running script") {
+        return Some(code);
+    }
+    let mut words = detail.split_ascii_whitespace().map(|word| word.trim_start_matches('-'));
+    Some(words.find(|word| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())).unwrap_or(code))
 }
 
 #[cfg(test)]
@@ -212,6 +214,18 @@ mod tests {
             (reply("WRONGTYPE Operation against a key").into(), K::Rejected, E::None, "another name or prefix"),
             (reply(&format!("{in_script_of_6_2}WRONGTYPE Operation")).into(), K::Rejected, E::None, "another name"),
             (reply(&format!("{in_script_of_6_2}-OOM command not")).into(), K::Rejected, E::None, "raise maxmemory"),
+            (
+                reply("ERR The user executing the script can't run this command or subcommand script: 9f, on ...").into(),
+                K::Rejected,
+                E::None,
+                "grant the user",
+            ),
+            (
+                reply("ERR ACL failure in script: User app has no permissions to run the 'publish' command").into(),
+                K::Rejected,
+                E::None,
+                "grant the user",
+            ),
             (reply("MOVED 3999 127.0.0.1:6381").into(), K::Unsupported, E::None, "Redis Cluster"),
             (reply("CROSSSLOT Keys in request").into(), K::Unsupported, E::None, "Redis Cluster"),
             (reply("ERR something new").into(), K::Backend, E::None, "report it"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use deadpool_redis::Pool;
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, FromRedisValue, Pipeline, PushInfo, RedisError, RedisResult};
+use redis::{Client, Cmd, FromRedisValue, Pipeline, PushInfo, PushKind, RedisResult};
 use tokio::time::timeout;
 
 use crate::error::Failure;
@@ -131,7 +131,7 @@ async fn twice_if_refused<T: FromRedisValue + Send>(
 
 /// Makes the multiplexed connection, and makes it anew where the client's own reconnecting does not help: when the runtime
 /// that it was built on has ended (requests reconnect, pushes never come back), when it is dead without a sign (no answer
-/// to anything within the limit), and when the server turned it away (the client keeps that answer for ever).
+/// to anything within the limit), and when the server turned it away (the client keeps such an answer for ever).
 pub(crate) struct Links {
     client: Client,
     config: ConnectionManagerConfig,
@@ -148,7 +148,7 @@ struct Link {
 struct Life {
     /// Given up, or without pushes because its runtime has ended.
     ended: AtomicBool,
-    /// How much the server has said on it.
+    /// How much the server has said since it was last connected.
     answers: AtomicU64,
 }
 
@@ -201,7 +201,10 @@ impl Links {
                 tracing::warn!(?limit, "the connection to Redis answers nothing, and is replaced");
                 self.give_up(link);
             }
-            Err(Failure::Redis(error)) if is_turned_away(error) => self.give_up(link),
+            // Perhaps the answer to its connecting and not to the request: the client would give it for ever.
+            Err(Failure::Redis(error)) if !error.is_io_error() && link.life.answers.load(Ordering::Relaxed) == 0 => {
+                self.give_up(link);
+            }
             Err(_) => {}
         }
         answer
@@ -215,14 +218,6 @@ impl Links {
             link.life.end(&self.subscriptions);
         }
     }
-}
-
-/// Whether this is the server's answer to a new connection and not to a request.
-fn is_turned_away(error: &RedisError) -> bool {
-    use redis::ErrorKind as Kind;
-
-    matches!(error.kind(), Kind::AuthenticationFailed | Kind::RESP3NotSupported | Kind::InvalidClientConfig)
-        || error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
 impl Life {
@@ -241,7 +236,11 @@ struct Pushes {
 
 impl Pushes {
     fn take(&self, push: PushInfo) {
-        self.life.answers.fetch_add(1, Ordering::Relaxed);
+        if push.kind == PushKind::Disconnection {
+            self.life.answers.store(0, Ordering::Relaxed);
+        } else {
+            self.life.answers.fetch_add(1, Ordering::Relaxed);
+        }
         if !self.life.ended.load(Ordering::Acquire) {
             self.subscriptions.pushed(push);
         }

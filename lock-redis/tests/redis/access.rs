@@ -38,7 +38,7 @@ async fn a_password_works() {
 async fn an_acl_user_with_the_documented_rights_and_a_database_work() {
     // What the docs of `Token` say, word for word.
     let rights = "+evalsha +eval +script +set +get +del +pttl +pexpire +time +exists +publish +subscribe +unsubscribe";
-    let basic = "+hello +client|setinfo +select +info";
+    let basic = "+hello +select +info";
     let keys = "~hasp:* ~hasp-fence:* &hasp-released:*";
     let server =
         RedisServer::builder().config("user", &format!("app on >secret {keys} {rights} {basic}")).start().unwrap();
