@@ -1,0 +1,50 @@
+//! One task acquires and releases one lock that nobody else wants: the raw commands, and the strategies behind the driver.
+//!
+//! Criterion runs one after the other, so that between two of them the machine may have changed: for the ratios that count
+//! take `lock-bench bench`, where they take turns.
+
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use lock_bench::{Floor, FloorKind, Seat, Strategy};
+use lock_memory::Memory;
+use lock_testkit::RedisServer;
+use tokio::runtime::Runtime;
+
+const KEY: &str = "bench/criterion";
+
+const STRATEGIES: [&str; 4] = ["memory", "redis-token", "redis-token-watch", "redis-reentrant"];
+
+fn uncontended(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("threads for a runtime");
+    let server = RedisServer::start().expect("a redis-server; `./x setup` installs one");
+    let mut group = criterion.benchmark_group("uncontended");
+    for kind in [FloorKind::SetNx, FloorKind::TokenScripts, FloorKind::ReentrantScripts] {
+        raw(&mut group, &runtime, &server, kind);
+    }
+    for strategy in Strategy::named(&STRATEGIES.map(str::to_owned)).expect("their names") {
+        locks(&mut group, &runtime, &server, &strategy);
+    }
+    group.finish();
+}
+
+fn raw(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, server: &RedisServer, kind: FloorKind) {
+    let floor = runtime.block_on(Floor::connect(kind, &server.url())).expect("a connection");
+    let key = floor.key(KEY);
+    group.bench_function(kind.name(), |bencher| {
+        bencher.to_async(runtime).iter(async || key.pair().await.expect("a pair"));
+    });
+}
+
+fn locks(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, server: &RedisServer, strategy: &Strategy) {
+    let seat = Seat::at(server, &Memory::new());
+    let locks = runtime.block_on(strategy.connect(&seat)).expect("a connection");
+    let lock = locks.lock(KEY).expect("a valid name");
+    group.bench_function(strategy.name(), |bencher| {
+        bencher.to_async(runtime).iter(async || {
+            let guard = lock.acquire().await.expect("a free lock");
+            guard.release().await.expect("an answer")
+        });
+    });
+}
+
+criterion_group!(benches, uncontended);
+criterion_main!(benches);

@@ -1,0 +1,149 @@
+//! The command line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::bench::{Size, Workload, bench};
+use crate::compare::{Effort, Only, compare, list};
+use crate::report::wants_colours;
+use crate::{Failure, Progress, Strategy};
+
+/// Compares Hasp's lock strategies: how fast each is, and what breaks it.
+///
+/// Everything runs on a private redis-server that is started for it on a free port and killed with it (the one on PATH, or
+/// the one that HASP_REDIS_SERVER names). Nothing that is already running is touched.
+#[derive(Debug, Parser)]
+#[command(name = "lock-bench", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   everything is as documented
+  1   something broke that its docs say holds, or held what they say breaks it
+  64  the command line is wrong
+  69  it could not be run, such as without a redis-server";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs every strategy on a private Redis, side by side: speed, and what breaks it.
+    ///
+    /// Speed: an uncontended acquire and release beside the raw two commands, 64 tasks on distinct keys, and 8 clients on one
+    /// key that guards a counter. Faults: each is made with real parts, and its outcome is held against what the strategy's
+    /// docs say, both ways; `lock-bench list` tells them step by step.
+    Compare(CompareArgs),
+    /// Measures against the raw commands: a JSON line per result, tables, and the ratios that we hold ourselves to.
+    ///
+    /// All entrants of a run take turns in short slices, because a figure says nothing without its floor in the same run.
+    Bench(BenchArgs),
+    /// Lists the strategies, and the faults step by step.
+    List,
+}
+
+#[derive(Debug, Args)]
+struct CompareArgs {
+    /// Where the report goes; its last line says so.
+    #[arg(long, value_name = "FILE", default_value = "target/hasp-compare.json")]
+    json: PathBuf,
+    /// The strategies to compare, as `a,b`; all, unless given.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    strategy: Vec<String>,
+    /// One half of the comparison; both, unless given.
+    #[arg(long)]
+    only: Option<Only>,
+    /// Short workloads, whose figures mean little. The faults are the same.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Debug, Args)]
+struct BenchArgs {
+    /// The strategies to measure, as `a,b`; all, unless given.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    strategy: Vec<String>,
+    /// The workloads to run; all, unless given.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    workload: Vec<Workload>,
+    /// For how long each entrant's throughput is counted; 5, unless given.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
+    /// A tenth of everything: enough to see that it works.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs what the command line says.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing can be done for a user who has closed the terminal.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match cli.command.run() {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("lock-bench: {error}");
+            ExitCode::from(if error.is::<crate::Unknown>() { USAGE } else { UNAVAILABLE })
+        }
+    }
+}
+
+/// As sysexits.h has it.
+const USAGE: u8 = 64;
+const UNAVAILABLE: u8 = 69;
+
+impl Command {
+    fn run(self) -> Result<u8, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        match self {
+            Self::Compare(args) => runtime.block_on(args.run()),
+            Self::List => {
+                print!("{}", list());
+                Ok(0)
+            }
+            Self::Bench(args) => runtime.block_on(args.run()),
+        }
+    }
+}
+
+impl CompareArgs {
+    async fn run(self) -> Result<u8, Failure> {
+        let strategies = Strategy::named(&self.strategy)?;
+        let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
+        let mut progress = Progress::on_stderr();
+        let comparison = compare(&strategies, effort, self.only, &mut progress).await?;
+        drop(progress);
+        print!("{}", comparison.to_text(wants_colours()));
+        write(&self.json, &comparison.to_json()?)?;
+        println!("The report lies in {}", self.json.display());
+        Ok(u8::from(!comparison.is_as_documented()))
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let written = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(file, text));
+    written.map_err(|error| format!("the report cannot be written to {}: {error}", file.display()).into())
+}
+
+impl BenchArgs {
+    async fn run(self) -> Result<u8, Failure> {
+        let strategies = Strategy::named(&self.strategy)?;
+        let mut size = if self.quick { Size::QUICK } else { Size::FULL };
+        if let Some(seconds) = self.seconds {
+            size = size.with_counted(Duration::from_secs(seconds));
+        }
+        bench(&strategies, &self.workload, size, &mut Progress::on_stderr(), &mut std::io::stdout()).await?;
+        Ok(0)
+    }
+}
