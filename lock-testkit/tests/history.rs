@@ -126,6 +126,14 @@ fn an_overlap_is_found_behind_short_holds_and_holds_of_the_same_owner() {
         30 c acquire ok hold=3 deadline=900 owner=o
         40 d acquire ok hold=4 deadline=900 owner=o";
     assert_eq!(times(Observable::InLeaseOverlap, lines), [[10, 20], [20, 30], [20, 40]]);
+    let lines = "
+        10 a acquire ok hold=1 deadline=500 owner=o
+        20 b acquire ok hold=2 deadline=900 owner=p
+        30 c acquire ok hold=3 deadline=900 owner=p";
+    assert_eq!(times(Observable::InLeaseOverlap, lines), [[10, 20], [10, 30]]);
+    // An actor that ended before begins anew.
+    let lines = "5 a stop ok\n 10 a acquire ok hold=1\n 20 b acquire ok hold=2";
+    assert_eq!(times(Observable::RawOverlap, lines), [[10, 20]]);
 }
 
 #[test]
@@ -235,6 +243,9 @@ fn a_release_must_not_claim_what_was_anothers() {
     assert_good(Observable::DishonestOutcome, &answer("unknown", 100));
     // The other's lease may have been over by then, too.
     assert_good(Observable::DishonestOutcome, &answer("ok", 75));
+    // Both within their leases: an overlap, and no telling whose it was.
+    let lines = answer("ok", 100).replace("deadline=50", "deadline=100");
+    assert_good(Observable::DishonestOutcome, &lines);
     // Past the deadline, but the entry was still there.
     assert_good(
         Observable::DishonestOutcome,

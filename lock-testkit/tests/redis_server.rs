@@ -140,6 +140,19 @@ fn a_stopped_server_is_silent_until_it_runs_on() {
 }
 
 #[test]
+fn every_thread_stands_still_when_stop_returns() {
+    let server = RedisServer::start().unwrap();
+    for _ in 0..100 {
+        server.stop().unwrap();
+        for task in fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap() {
+            let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            assert!(stat.rsplit_once(") ").unwrap().1.starts_with('T'), "{stat}");
+        }
+        server.cont().unwrap();
+    }
+}
+
+#[test]
 fn only_the_commands_of_others_are_counted() {
     let server = RedisServer::start().unwrap();
     let mut connection = client(&server);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the functions below are for tests only")]
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -148,6 +148,19 @@ fn a_held_request_lands_although_its_client_has_gone() {
     assert_eq!(stored(&server, "a"), None);
     held.release();
     until(|| stored(&server, "a").is_some() && stored(&server, "b").is_some());
+}
+
+#[test]
+fn a_client_that_sends_no_more_still_gets_its_replies() {
+    let (server, relay) = pair();
+    let mut client = Client::connect(relay.addr());
+    server.stop().unwrap();
+    client.send("INCR a");
+    client.0.shutdown(Shutdown::Write).unwrap();
+    client.assert_silent();
+    server.cont().unwrap();
+    assert_eq!(client.line().unwrap(), ":1");
+    client.assert_cut();
 }
 
 #[test]
@@ -369,24 +382,30 @@ fn in_resp3_neither_pushes_nor_confirmations_are_taken_for_replies() {
     assert_eq!(client.ask("HELLO 3").unwrap(), "%7");
     while client.line().unwrap() != "*0" {}
 
+    assert_eq!(client.ask("SET a 5").unwrap(), "+OK");
     let held = relay.when(Request::command("INCR")).hold_reply();
     client.send("SUBSCRIBE one two");
-    client.send("SET a 6");
     client.send("UNSUBSCRIBE two");
-    for word in ["subscribe", "one", ":1", "subscribe", "two", ":2", "+OK", "unsubscribe", "two", ":1"] {
-        until(|| client.line().unwrap() == word);
-    }
-    server.command::<u64>(&["PUBLISH", "one", "x"]).unwrap();
     client.send("INCR a");
-    for word in [">3", "message", "one", "x"] {
+    for word in ["subscribe", "one", ":1", "subscribe", "two", ":2", "unsubscribe", "two", ":1"] {
         until(|| client.line().unwrap() == word);
     }
+    client.assert_silent();
     until_seen(&held);
-    server.command::<u64>(&["PUBLISH", "one", "y"]).unwrap();
+    held.release();
+    assert_eq!(client.line().unwrap(), ":6");
+
+    let held = relay.when(Request::command("INCR")).hold_reply();
+    server.stop().unwrap();
+    client.send("INCR a");
+    until(|| relay.count("INCR") == 2);
+    server.cont().unwrap();
+    until_seen(&held);
+    server.command::<u64>(&["PUBLISH", "one", "x"]).unwrap();
     client.assert_silent();
     held.release();
     assert_eq!(client.line().unwrap(), ":7");
-    for word in [">3", "message", "one", "y"] {
+    for word in [">3", "message", "one", "x"] {
         until(|| client.line().unwrap() == word);
     }
 }

@@ -115,17 +115,14 @@ struct State {
 }
 
 impl Rule {
-    /// Whether the rule is for this request; a rule for one request is then used up.
+    /// Whether the rule is for this request; a rule for one request is then used up. All requests of a relay come on its
+    /// one thread, so no two can take it.
     pub(super) fn takes(&self, arguments: &[Bytes]) -> bool {
-        // The predicate is the user's, so it is not called under the lock.
-        if !self.is_open() || !self.request.matches(arguments) {
-            return false;
+        let takes = self.is_open() && self.request.matches(arguments);
+        if takes {
+            self.state.send_modify(|state| state.taken = true);
         }
-        self.state.send_if_modified(|state| {
-            let takes = !state.released && (self.every_time || !state.taken);
-            state.taken |= takes;
-            takes
-        })
+        takes
     }
 
     /// Says that it has happened.
