@@ -150,6 +150,12 @@ async fn a_lost_reply_counts_once_and_its_repeat_restarts_the_deadline() {
     assert!(!store.holds("k"));
     settle().await;
     assert_eq!(store.operations(), ["acquire", "acquire", "release", "abandon"]);
+    // The same for a guard that is dropped.
+    let store = Store::new();
+    store.script("acquire", [Step::ReplyLost(ms(300))]);
+    drop(locks(&store).lock("k").unwrap().acquire().await.unwrap());
+    settle().await;
+    assert_eq!(store.operations(), ["acquire", "acquire", "release", "abandon"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -196,6 +196,21 @@ async fn an_extension_never_races_a_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_whose_renewal_is_in_flight_joins_no_other_batch() {
+    let store = Store::new();
+    let locks = locks(&store);
+    let slow = locks.lock("slow").unwrap().acquire().await.unwrap();
+    store.script("renew", [Step::RequestLost(ms(60_000))]);
+    // Due at 970 ms, close to the deadline of the other.
+    pass(ms(637)).await;
+    let other = locks.lock("other").unwrap().acquire().await.unwrap();
+    pass(ms(345)).await;
+    assert!(slow.is_held() && other.is_held());
+    let batches: Vec<_> = store.calls("renew").iter().map(|call| (call.key.clone(), call.batch)).collect();
+    assert_eq!(batches, [("slow".to_owned(), 1), ("other".to_owned(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_extension_leaves_the_lease_as_it_was() {
     let store = Store::new();
     let guard = locks(&store).lock("k").unwrap().lease(Lease::fixed(TTL)).acquire().await.unwrap();

@@ -9,6 +9,8 @@ async fn a_release_waits_for_the_renewal_in_flight_and_is_never_followed_by_one(
     store.script("renew", [Step::Slow(ms(100), ms(100))]);
     pass(ms(400)).await;
     assert_eq!(guard.release().await.unwrap(), Release::Released);
+    let (renewal, release) = (store.calls("renew")[0].at, store.calls("release")[0].at);
+    assert!(release.saturating_duration_since(renewal) >= ms(200));
     pass(TTL * 5).await;
     assert_eq!(store.operations(), ["acquire", "renew", "release"]);
 }
