@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 
 use super::Fixture;
 use super::contend::Counter;
-use super::ground::{ROOM, assert_free, assert_held, claim, eventually, hold, hold_soon, key, long, short, take};
+use super::ground::{
+    ROOM, assert_free, assert_held, claim, eventually, hold, hold_soon, key, long, short, steady, take,
+};
 use super::lease::locks;
 
 const CONTENDERS: usize = 8;
@@ -98,6 +100,10 @@ pub(super) async fn a_dropped_wait_leaves_nothing(fixture: &dyn Fixture) -> Resu
         drop_after(polls, lock.acquire()).await;
         drop_after(polls, lock.acquire_within(ROOM)).await;
     }
+    eventually("no dropped wait keeps a place", async || {
+        others.inspect(lock.key()).await.is_ok_and(|seen| seen.waiters.is_none_or(|waiters| waiters == 0))
+    })
+    .await;
     assert_eq!(others.release(&held).await?, Release::Released);
     hold_soon(fixture, &*others, lock.key(), ROOM).await?;
     Ok(())
@@ -181,11 +187,11 @@ pub(super) async fn a_vanished_holder_does_not_block(fixture: &dyn Fixture) -> R
 /// A released lock is never renewed again: after silence for a ttl and more, others have it undisturbed.
 pub(super) async fn no_renewal_follows_a_release(fixture: &dyn Fixture) -> Result<()> {
     let (locks, others) = (locks(fixture).await, fixture.connect().await);
-    let lock = locks.lock(key("silence"))?.lease(Lease::renewed(short(fixture)));
+    let lock = locks.lock(key("silence"))?.lease(Lease::renewed(steady(fixture)));
     for _ in 0..50 {
         assert_eq!(lock.acquire().await?.release().await?, Release::Released);
     }
-    let held = take(&*others, &claim(fixture, lock.key(), short(fixture))).await?;
+    let held = take(&*others, &claim(fixture, lock.key(), steady(fixture))).await?;
     // A renewal that goes on, checked or not, would keep this lock or take it.
     tokio::time::sleep(held.ttl).await;
     eventually("the lease of the last holder ends", async || {

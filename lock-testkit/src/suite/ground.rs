@@ -31,6 +31,11 @@ pub(super) fn short(fixture: &dyn Fixture) -> Duration {
     kept(fixture, Duration::from_millis(300))
 }
 
+/// A ttl that a busy machine can keep alive.
+pub(super) fn steady(fixture: &dyn Fixture) -> Duration {
+    kept(fixture, Duration::from_millis(1_500))
+}
+
 /// A ttl that does not end within a trial.
 pub(super) fn long(fixture: &dyn Fixture) -> Duration {
     kept(fixture, Duration::from_secs(40))

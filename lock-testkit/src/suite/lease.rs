@@ -5,16 +5,11 @@ use std::time::Duration;
 use lock_core::{ErrorKind, Lease, LockGuard, LockKey, Locks, LossReason, Moment, Options, Release, Result};
 
 use super::Fixture;
-use super::ground::{ROOM, assert_free, assert_held, assert_lost, deadline, hold_soon, kept, key, long, short};
+use super::ground::{ROOM, assert_free, assert_held, assert_lost, deadline, hold_soon, kept, key, long, short, steady};
 
 /// A new client's locks, with the default options.
 pub(super) async fn locks(fixture: &dyn Fixture) -> Locks {
     Locks::with_options(fixture.connect().await, Options::default())
-}
-
-/// A ttl that a busy machine can keep alive.
-fn steady(fixture: &dyn Fixture) -> Duration {
-    kept(fixture, Duration::from_millis(1_500))
 }
 
 async fn take(locks: &Locks, key: &LockKey, lease: Lease) -> Result<LockGuard> {
@@ -29,7 +24,7 @@ async fn lost(guard: &LockGuard, within: Duration) -> LossReason {
 /// The deadline counts from our send, less the drift, and never from the reply.
 pub(super) async fn deadline_counts_from_the_send(fixture: &dyn Fixture) -> Result<()> {
     let locks = locks(fixture).await;
-    for ttl in [short(fixture), kept(fixture, Duration::from_millis(12_345)), kept(fixture, Duration::from_secs(35))] {
+    for ttl in [steady(fixture), kept(fixture, Duration::from_millis(12_345)), kept(fixture, Duration::from_secs(35))] {
         let before = Moment::now();
         let guard = take(&locks, &key("deadline"), Lease::fixed(ttl)).await?;
         let (earliest, latest) = (deadline(before, ttl), deadline(Moment::now(), ttl));

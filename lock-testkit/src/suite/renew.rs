@@ -2,33 +2,44 @@
 
 use std::time::Duration;
 
-use lock_core::{Moment, Release, Renew, Result};
+use lock_core::{Backend, Grant, Moment, Release, Renew, Renewal, Result};
 
 use super::Fixture;
 use super::ground::{
     ROOM, assert_free, assert_held, assert_lost, claim, deadline, hold, hold_shortly, hold_soon, kept, key, long,
-    renew, take,
+    renew, short, steady, take,
 };
 
 /// Nobody else gets the lock before the renewal's deadline, and somebody does soon after it.
 pub(super) async fn it_restarts_the_ttl(fixture: &dyn Fixture) -> Result<()> {
     let (ours, theirs) = (fixture.connect().await, fixture.connect().await);
-    // A machine that stalls for a whole lease loses the lock rightly: then again.
-    let (held, before, renewal) = loop {
-        let held = hold_shortly(fixture, &*ours, &key("renew")).await?;
-        tokio::time::sleep(held.ttl / 2).await;
-        let before = Moment::now();
-        match renew(&*ours, &held, held.ttl).await {
-            Ok(renewal) => break (held, before, renewal),
-            Err(_lost) if Moment::now() >= deadline(held.sent_at, held.ttl) => {}
-            Err(error) => return Err(error),
-        }
-    };
+    let ttl = short(fixture);
+    let (held, before, renewal) = held_and_renewed(fixture, &*ours, ttl / 2, ttl).await?;
     assert!(renewal.sent_at >= before, "the deadline must count from the renewal's own send");
     assert_eq!(renewal.ttl, held.ttl);
     let (_, at) = hold_soon(fixture, &*theirs, &held.claim.key, held.ttl + ROOM).await?;
     assert!(at >= deadline(renewal.sent_at, renewal.ttl), "granted to another before the renewed deadline");
     Ok(())
+}
+
+/// Takes a lock for a short while and renews it after a pause; also when that was. A machine that stalls for a whole lease
+/// loses the lock rightly, and begins again.
+async fn held_and_renewed(
+    fixture: &dyn Fixture,
+    client: &dyn Backend,
+    pause: Duration,
+    ttl: Duration,
+) -> Result<(Grant, Moment, Renewal)> {
+    loop {
+        let held = hold_shortly(fixture, client, &key("renew")).await?;
+        tokio::time::sleep(pause).await;
+        let before = Moment::now();
+        match renew(client, &held, ttl).await {
+            Ok(renewal) => return Ok((held, before, renewal)),
+            Err(_lost) if Moment::now() >= deadline(held.sent_at, held.ttl) => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Expired, and nobody has taken it: the renewal says so, and the lock stays free.
@@ -61,9 +72,9 @@ pub(super) async fn anothers_lock_is_prolonged(fixture: &dyn Fixture) -> Result<
     let held = hold_shortly(fixture, &*ours, &key("blind")).await?;
     let (next, _) = hold_soon(fixture, &*theirs, &held.claim.key, held.ttl + ROOM).await?;
     assert_eq!(theirs.release(&next).await?, Release::Released);
-    let next = hold_shortly(fixture, &*theirs, &held.claim.key).await?;
+    let next = take(&*theirs, &claim(fixture, &held.claim.key, steady(fixture))).await?;
     renew(&*ours, &held, long(fixture)).await?;
-    tokio::time::sleep(next.ttl * 2).await;
+    tokio::time::sleep(next.ttl + Duration::from_millis(200)).await;
     assert_held(fixture, &*theirs, &held.claim.key).await
 }
 
@@ -84,9 +95,8 @@ pub(super) async fn ttl_replaces_and_is_never_added(fixture: &dyn Fixture) -> Re
 /// The store is never sent less than it has given, but more: the longer ttl counts at once.
 pub(super) async fn a_longer_ttl_is_kept(fixture: &dyn Fixture) -> Result<()> {
     let (ours, theirs) = (fixture.connect().await, fixture.connect().await);
-    let held = hold_shortly(fixture, &*ours, &key("longer")).await?;
-    let longer = kept(fixture, held.ttl * 3);
-    let renewal = renew(&*ours, &held, longer).await?;
+    let longer = kept(fixture, short(fixture) * 3);
+    let (held, _, renewal) = held_and_renewed(fixture, &*ours, Duration::ZERO, longer).await?;
     assert_eq!(renewal.ttl, longer);
     let (_, at) = hold_soon(fixture, &*theirs, &held.claim.key, longer + ROOM).await?;
     assert!(at >= deadline(renewal.sent_at, longer), "granted to another before the extended deadline");
