@@ -9,6 +9,7 @@ use redis::{FromRedisValue, PushInfo, PushKind};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::error::Failure;
 use crate::transport::Transport;
 
 /// How many channels one SUBSCRIBE names at most, so that its confirmations come within the limit of a request.
@@ -109,6 +110,8 @@ impl Subscriptions {
     pub(crate) fn connection_lost(&self) {
         let state = &mut *self.state();
         state.connection += 1;
+        // Where nobody waits, the subscription has gone with its connection.
+        state.channels.retain(|_, channel| channel.waiters > 0);
         for (name, channel) in &state.channels {
             channel.woken.notify_waiters();
             state.changed.insert(Arc::clone(name));
@@ -168,6 +171,13 @@ impl Subscriptions {
         }
     }
 
+    /// Rests, and then has these channels looked at again.
+    async fn put_off(&self, channels: Vec<Arc<str>>, failure: &Failure) {
+        tracing::debug!(?failure, channels = channels.len(), "subscribing or unsubscribing failed, and is tried again");
+        tokio::time::sleep(PAUSE).await;
+        self.state().changed.extend(channels);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -194,22 +204,16 @@ async fn own(subscriptions: Arc<Subscriptions>, transport: Weak<Transport>) {
             Step::Rest => subscriptions.work.notified().await,
             Step::Change { join, leave, connection } => {
                 let Some(transport) = transport.upgrade() else { return };
-                // What could not be unsubscribed went with its connection, or costs a message that nobody waits for.
                 if !leave.is_empty() {
-                    let unsubscribed = transport.unsubscribe(&leave).await;
-                    tracing::trace!(channels = leave.len(), ?unsubscribed, "unsubscribed");
-                    subscriptions.left(&leave);
+                    match transport.unsubscribe(&leave).await {
+                        Ok(()) => subscriptions.left(&leave),
+                        Err(failure) => subscriptions.put_off(leave, &failure).await,
+                    }
                 }
-                if join.is_empty() {
-                    continue;
-                }
-                match transport.subscribe(&join).await {
-                    Ok(()) => subscriptions.joined(&join, connection),
-                    Err(failure) => {
-                        tracing::debug!(?failure, "subscribing failed, and is tried again");
-                        drop(transport);
-                        tokio::time::sleep(PAUSE).await;
-                        subscriptions.state().changed.extend(join);
+                if !join.is_empty() {
+                    match transport.subscribe(&join).await {
+                        Ok(()) => subscriptions.joined(&join, connection),
+                        Err(failure) => subscriptions.put_off(join, &failure).await,
                     }
                 }
             }

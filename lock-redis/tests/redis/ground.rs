@@ -9,7 +9,7 @@ use lock_testkit::RedisServer;
 use lock_testkit::fault::{Relay, Request};
 
 /// How long something may take before it counts as not happening.
-pub(crate) const ROOM: Duration = Duration::from_secs(10);
+pub(crate) const ROOM: Duration = Duration::from_secs(20);
 
 /// A server, a relay in front of it, and clients that come through the relay.
 pub(crate) struct Ground {
@@ -90,13 +90,17 @@ pub(crate) async fn take(backend: &dyn Backend, name: &str, ttl: Duration) -> Gr
 }
 
 /// Waits until `condition` holds.
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(ROOM, what, condition).await;
+}
+
+pub(crate) async fn until_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let looking = async {
         while !condition() {
             tokio::time::sleep(millis(3)).await;
         }
     };
-    assert!(tokio::time::timeout(ROOM, looking).await.is_ok(), "not within {ROOM:?}: {what}");
+    assert!(tokio::time::timeout(limit, looking).await.is_ok(), "not within {limit:?}: {what}");
 }
 
 /// Ends a wait that should have ended long before.

@@ -196,7 +196,7 @@ async fn five_waiters_of_a_store_that_goes_away_are_all_told_in_time() {
 #[tokio::test]
 async fn a_connection_that_is_dead_without_a_sign_is_replaced() {
     let ground = Ground::new();
-    for backend in ground.both(millis(200)).await {
+    for backend in ground.both(millis(1_000)).await {
         let dead = ground.relay.when(Request::command("EVALSHA")).hold_request();
         let error = backend.try_acquire(&crate::ground::claim("a", millis(500))).await.unwrap_err();
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, lock_core::Effect::Unknown));

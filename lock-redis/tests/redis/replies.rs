@@ -157,8 +157,8 @@ async fn the_deadline_of_a_late_grant_counts_from_its_send() {
 #[tokio::test]
 async fn a_request_that_lands_late_is_gone_within_its_ttl_and_is_no_second_holder() {
     let ground = Ground::new();
-    for backend in ground.both(millis(150)).await {
-        let ttl = millis(1_500);
+    for backend in ground.both(millis(1_000)).await {
+        let ttl = millis(3_000);
         let late = ground.relay.when(Requests::of(&*backend).acquire).hold_request();
         let options = Options::new().with_lease(Lease::fixed(ttl)).with_unavailable_after(millis(100));
         let locks = Locks::with_options(Arc::clone(&backend), options);
@@ -187,8 +187,8 @@ async fn a_request_that_lands_late_is_gone_within_its_ttl_and_is_no_second_holde
 #[tokio::test]
 async fn a_request_that_lands_late_on_a_free_lock_is_undone_or_ends_with_its_ttl() {
     let ground = Ground::new();
-    for backend in ground.both(millis(150)).await {
-        let ttl = millis(1_000);
+    for backend in ground.both(millis(1_000)).await {
+        let ttl = millis(3_000);
         let late = ground.relay.when(Requests::of(&*backend).acquire).every_time().hold_request();
         let options = Options::new().with_lease(Lease::fixed(ttl)).with_unavailable_after(millis(100));
         let locks = Locks::with_options(Arc::clone(&backend), options);

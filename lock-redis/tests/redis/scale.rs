@@ -7,7 +7,14 @@ use futures_util::future::join_all;
 use lock_core::{Locks, Moment, Options, Release, Stop};
 use lock_testkit::fault::{Direction, Segments};
 
-use crate::ground::{Ground, claim, millis, take, until};
+use crate::ground::{Ground, claim, millis, take, until_within};
+
+/// How long thousands of waiters may take, on a machine that is busy with other tests.
+const LIMIT: Duration = Duration::from_secs(90);
+
+async fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(LIMIT, what, condition).await;
+}
 
 /// Answers must not be mixed up while thousands of confirmations come in: the reconnect of the redis crate itself does that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,7 +30,14 @@ async fn no_command_gets_the_reply_of_another_while_5000_channels_are_subscribed
         .iter()
         .map(|name| {
             let (backend, claim, stop) = (Arc::clone(&backend), claim(name, millis(60_000)), stop.clone());
-            tokio::spawn(async move { backend.acquire(&claim, &stop).await })
+            tokio::spawn(async move {
+                loop {
+                    // A try that was under way when the connection was cut fails; the driver, too, would wait again.
+                    if let Ok(outcome) = backend.acquire(&claim, &stop).await {
+                        break outcome;
+                    }
+                }
+            })
         })
         .collect();
     let channels = || ground.server.command::<Vec<String>>(&["PUBSUB", "CHANNELS"]).unwrap().len();
@@ -48,7 +62,7 @@ async fn no_command_gets_the_reply_of_another_while_5000_channels_are_subscribed
     ground.relay.set_segments(Direction::ToClient, Some(Segments::of(61)));
     for _ in 0..3 {
         ground.relay.cut_connections();
-        let limit = Moment::now().saturating_add(Duration::from_secs(60));
+        let limit = Moment::now().saturating_add(LIMIT);
         look().await;
         while channels() < names.len() {
             look().await;
@@ -59,10 +73,8 @@ async fn no_command_gets_the_reply_of_another_while_5000_channels_are_subscribed
     ground.relay.set_segments(Direction::ToClient, None);
     stop.fire();
     for waiter in waiters {
-        // What had failed with the cut connection has said so; nobody was granted what another holds.
-        if let Ok(outcome) = waiter.await.unwrap() {
-            assert!(outcome.is_none());
-        }
+        // Nobody was granted what another holds.
+        assert!(waiter.await.unwrap().is_none());
     }
     until("nobody listens", || channels() == 0).await;
 }
