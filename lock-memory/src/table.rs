@@ -176,10 +176,9 @@ impl Entry {
         self.hold.take_if(|hold| hold.claims.is_empty());
     }
 
-    /// Ends what has expired, forgets who has left the queue, and gives a free lock to the first who waits.
+    /// Ends what has expired, gives a free lock to the first who still waits, and forgets who has left the queue.
     fn serve(&mut self, now: Moment, last_token: &mut u64) {
         self.end(|held| held.ends <= now);
-        self.queue.retain(|waiter| !waiter.grant.is_closed());
         let mut next = 0;
         while let Some(waiter) = self.queue.get(next) {
             let claim = waiter.claim.clone();
@@ -188,11 +187,13 @@ impl Entry {
                 next += 1;
                 continue;
             };
+            // A waiter may leave at any moment, so only the delivery tells.
             let delivered = self.queue.remove(next).is_some_and(|waiter| waiter.grant.send(grant).is_ok());
             if !delivered {
                 self.end(|held| held.claim.id == claim.id);
             }
         }
+        self.queue.retain(|waiter| !waiter.grant.is_closed());
     }
 
     fn ends(&self) -> Option<Moment> {
@@ -269,6 +270,18 @@ mod tests {
         let mut places = [next, other, next].map(|owner| queued(table.join(&claim(owner, SECOND), now)));
         assert!(table.release(&held, now));
         assert_eq!(places.each_mut().map(|place| place.try_recv().is_ok()), [true, false, true]);
+    }
+
+    #[test]
+    fn a_lease_that_ends_passes_over_who_has_left() {
+        let (mut table, start) = (Table::new(), Moment::now());
+        let held = claim(Owner::random(), SECOND);
+        assert!(table.try_join(&held, start).is_some());
+        let gone = queued(table.join(&claim(Owner::random(), SECOND), start));
+        let mut next = queued(table.join(&claim(Owner::random(), SECOND), start));
+        drop(gone);
+        table.settle(&held.key, start.saturating_add(SECOND));
+        assert!(next.try_recv().is_ok());
     }
 
     #[test]

@@ -57,7 +57,8 @@ pub trait Fixture: Send + Sync + 'static {
 
     /// A new client: an object with connections of its own, on the same store as every other of this fixture.
     ///
-    /// It is called inside the runtime of the trial, which ends with the trial.
+    /// It is called inside the runtime of the trial, which ends with the trial. A store that cannot be reached is a failed
+    /// trial, never a skipped one: panic.
     async fn connect(&self) -> Arc<dyn Backend>;
 }
 
