@@ -1,6 +1,6 @@
 use super::store::{Step, Store};
 use super::{TTL, locks, locks_with, ms, pass, settle, since};
-use crate::{Effect, ErrorKind, Lease, Moment, Options, Release};
+use crate::{Effect, ErrorKind, Lease, LossReason, Moment, Options, Release};
 
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_the_renewal_in_flight_and_is_never_followed_by_one() {
@@ -75,6 +75,24 @@ async fn a_release_ends_in_bounded_time_with_the_store_down() {
     let start = Moment::now();
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(since(start) <= ms(1_000), "{:?}", since(start));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_says_that_its_guard_was_given_back() {
+    let store = Store::new();
+    let lock = locks(&store).lock("k").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let watch = guard.watch();
+    assert!(watch.is_held());
+    drop(guard);
+    assert!(!watch.is_held() && watch.remaining().is_zero());
+    assert_eq!(watch.lost().await, LossReason::Released);
+    let guard = lock.acquire().await.unwrap();
+    let watch = guard.watch();
+    let told = tokio::spawn(async move { watch.lost().await });
+    settle().await;
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert_eq!(told.await.unwrap(), LossReason::Released);
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,28 @@ async fn nobody_acquires_afterwards_and_waiters_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_in_the_local_queue_are_told_at_once_although_the_store_hangs() {
+    let store = Store::new();
+    store.always("acquire", Step::RequestLost(TTL * 60));
+    let locks = locks(&store);
+    let lock = locks.lock("k").unwrap();
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.acquire().await.unwrap_err().kind() })
+        })
+        .collect();
+    settle().await;
+    let start = Moment::now();
+    let shutdown = tokio::spawn(async move { locks.shutdown().await });
+    for waiter in waiters {
+        assert_eq!(waiter.await.unwrap(), ErrorKind::Rejected);
+    }
+    assert_eq!(since(start), ms(0));
+    shutdown.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_does_not_wait_for_requests_that_may_still_land() {
     let store = Store::new();
     store.script("try_acquire", [Step::RequestLost(ms(0))]);
