@@ -315,7 +315,7 @@ impl RedisServerBuilder {
         format!(
             "bind 127.0.0.1\nport {port}\n{tls}unixsocket {socket}\nunixsocketperm 700\n\
              user {USER} on >{secret} ~* &* +@all\n\
-             daemonize no\nsave \"\"\nappendonly no\nenable-debug-command yes\n{own}",
+             daemonize no\nsave \"\"\nappendonly no\n{own}",
             tls = tls.unwrap_or_default(),
             socket = door.socket().display(),
             secret = door.secret(),
