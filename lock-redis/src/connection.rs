@@ -15,7 +15,7 @@ use crate::error::{Failure, explain};
 use crate::probe;
 use crate::script::{Call, Script};
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::transport::{Links, Request, Transport};
+use crate::transport::{Links, Request, Transport, Way};
 
 /// How many renewals go into one pipeline: enough to share a round trip, few enough to keep it short.
 const PIPELINE: usize = 256;
@@ -77,12 +77,13 @@ impl Connection {
     #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
     pub async fn from_client(client: Client, config: Config) -> Result<Self> {
         check(&config)?;
+        #[cfg(feature = "tls")]
+        provide_cryptography();
         let client = Client::open(with_settings(client.get_connection_info()))
             .map_err(|error| explain(&error.into(), "redis", "connect"))?;
         let subscriptions = Arc::new(Subscriptions::default());
-        let limit = config.request_limit;
-        let links = Links::new(client, limit, Arc::clone(&subscriptions));
-        Self::new(Transport::Own { links, limit }, Some(subscriptions), config, None).await
+        let links = Links::new(client, config.request_limit, Arc::clone(&subscriptions));
+        Self::new(Way::Own(Box::new(links)), Some(subscriptions), config, None).await
     }
 
     /// Shares a multiplexed connection that the program already has. Its pushes go elsewhere, so waiters poll.
@@ -96,8 +97,7 @@ impl Connection {
     /// Cancel safe: nothing is kept.
     pub async fn from_manager(manager: ConnectionManager, config: Config) -> Result<Self> {
         check(&config)?;
-        let limit = config.request_limit;
-        Self::new(Transport::Manager { manager, limit }, None, config, None).await
+        Self::new(Way::Manager(manager), None, config, None).await
     }
 
     /// Shares a multiplexed connection that the program already has, and takes over the receiver of its pushes
@@ -120,11 +120,10 @@ impl Connection {
         config: Config,
     ) -> Result<Self> {
         check(&config)?;
-        let limit = config.request_limit;
         let subscriptions = Arc::new(Subscriptions::default());
         let pump = tokio::spawn(pump(pushes, Arc::clone(&subscriptions)));
         let pump = Pump(pump.abort_handle());
-        Self::new(Transport::Manager { manager, limit }, Some(subscriptions), config, Some(Arc::new(pump))).await
+        Self::new(Way::Manager(manager), Some(subscriptions), config, Some(Arc::new(pump))).await
     }
 
     /// Takes a connection of `pool` for each request. Waiters poll.
@@ -138,9 +137,8 @@ impl Connection {
     /// Cancel safe: nothing is kept.
     pub async fn from_pool(pool: Pool, config: Config) -> Result<Self> {
         check(&config)?;
-        let limit = config.request_limit;
         let pinned = pool.clone();
-        Ok(Self::new(Transport::Pool { pool, limit }, None, config, None).await?.with_pool(pinned))
+        Ok(Self::new(Way::Pool(pool), None, config, None).await?.with_pool(pinned))
     }
 
     /// The same connection with a pool of the same server and database beside it, for what needs a connection to itself
@@ -152,12 +150,13 @@ impl Connection {
     }
 
     async fn new(
-        transport: Transport,
+        way: Way,
         subscriptions: Option<Arc<Subscriptions>>,
         config: Config,
         pump: Option<Arc<Pump>>,
     ) -> Result<Self> {
-        let connection = Self { transport: Arc::new(transport), subscriptions, pinned: None, config, _pump: pump };
+        let transport = Arc::new(Transport::new(way, config.request_limit));
+        let connection = Self { transport, subscriptions, pinned: None, config, _pump: pump };
         probe::server(&connection).await?;
         Ok(connection)
     }
@@ -280,6 +279,15 @@ fn with_settings(info: &ConnectionInfo) -> ConnectionInfo {
         tcp = tcp.set_user_timeout(GIVE_UP_AFTER);
     }
     info.clone().set_redis_settings(redis).set_tcp_settings(tcp)
+}
+
+/// Without a provider rustls panics; a program's own goes first.
+#[cfg(feature = "tls")]
+fn provide_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread has just installed one, which is as good.
+        let _installed_meanwhile = rustls::crypto::ring::default_provider().install_default();
+    }
 }
 
 async fn pump(mut pushes: UnboundedReceiver<PushInfo>, subscriptions: Arc<Subscriptions>) {

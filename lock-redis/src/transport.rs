@@ -16,13 +16,18 @@ use crate::subscriptions::Subscriptions;
 /// How many requests may queue for the socket; the crate's own 50 makes 256 tasks wait for each other.
 const QUEUE: usize = 1_024;
 
-pub(crate) enum Transport {
+pub(crate) struct Transport {
+    way: Way,
+    limit: Duration,
+}
+
+pub(crate) enum Way {
     /// A multiplexed connection of our own, with pushes.
-    Own { links: Links, limit: Duration },
+    Own(Box<Links>),
     /// A user's multiplexed connection.
-    Manager { manager: ConnectionManager, limit: Duration },
+    Manager(ConnectionManager),
     /// A connection of its own for each request.
-    Pool { pool: Pool, limit: Duration },
+    Pool(Pool),
 }
 
 /// What is sent in one go.
@@ -42,17 +47,21 @@ impl Request<'_> {
 }
 
 impl Transport {
+    pub(crate) const fn new(way: Way, limit: Duration) -> Self {
+        Self { way, limit }
+    }
+
     pub(crate) async fn send<T: FromRedisValue + Send>(&self, request: Request<'_>) -> Result<T, Failure> {
-        match self {
-            Self::Own { links, limit } => {
+        match &self.way {
+            Way::Own(links) => {
                 let link = links.current()?;
                 let mut manager = link.manager.clone();
-                links.observe(&link, *limit, bounded(*limit, twice_if_refused(&mut manager, request))).await
+                links.observe(&link, bounded(self.limit, twice_if_refused(&mut manager, request))).await
             }
-            Self::Manager { manager, limit } => bounded(*limit, twice_if_refused(&mut manager.clone(), request)).await,
-            Self::Pool { pool, limit } => {
-                let mut connection = take(pool, *limit).await?;
-                let answer = bounded(*limit, request.on(&mut connection)).await;
+            Way::Manager(manager) => bounded(self.limit, twice_if_refused(&mut manager.clone(), request)).await,
+            Way::Pool(pool) => {
+                let mut connection = take(pool, self.limit).await?;
+                let answer = bounded(self.limit, request.on(&mut connection)).await;
                 if matches!(&answer, Err(Failure::Limit(_))) {
                     // A connection that does not answer is not given to the next one.
                     drop(deadpool_redis::Connection::take(connection));
@@ -63,38 +72,48 @@ impl Transport {
     }
 
     pub(crate) async fn subscribe(&self, channels: &[Arc<str>]) -> Result<(), Failure> {
-        let channels: Vec<&str> = channels.iter().map(AsRef::as_ref).collect();
-        match self {
-            Self::Own { links, limit } => {
-                let link = links.current()?;
-                let mut manager = link.manager.clone();
-                links.observe(&link, *limit, bounded(*limit, manager.subscribe(channels))).await
-            }
-            Self::Manager { manager, limit } => bounded(*limit, manager.clone().subscribe(channels)).await,
-            Self::Pool { .. } => Err(Failure::Pool("its connections are not for subscriptions".to_owned())),
-        }
+        self.listen(Listen::To, channels).await
     }
 
     pub(crate) async fn unsubscribe(&self, channels: &[Arc<str>]) -> Result<(), Failure> {
+        self.listen(Listen::NoMore, channels).await
+    }
+
+    async fn listen(&self, listen: Listen, channels: &[Arc<str>]) -> Result<(), Failure> {
         let channels: Vec<&str> = channels.iter().map(AsRef::as_ref).collect();
-        match self {
-            Self::Own { links, limit } => {
+        match &self.way {
+            Way::Own(links) => {
                 let link = links.current()?;
                 let mut manager = link.manager.clone();
-                links.observe(&link, *limit, bounded(*limit, manager.unsubscribe(channels))).await
+                links.observe(&link, bounded(self.limit, listen.on(&mut manager, channels))).await
             }
-            Self::Manager { manager, limit } => bounded(*limit, manager.clone().unsubscribe(channels)).await,
-            Self::Pool { .. } => Err(Failure::Pool("its connections are not for subscriptions".to_owned())),
+            Way::Manager(manager) => bounded(self.limit, listen.on(&mut manager.clone(), channels)).await,
+            Way::Pool(_) => Err(Failure::Pool("its connections are not for subscriptions".to_owned())),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Listen {
+    To,
+    NoMore,
+}
+
+impl Listen {
+    async fn on(self, manager: &mut ConnectionManager, channels: Vec<&str>) -> RedisResult<()> {
+        match self {
+            Self::To => manager.subscribe(channels).await,
+            Self::NoMore => manager.unsubscribe(channels).await,
         }
     }
 }
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Own { links, .. } => f.debug_tuple("Own").field(links.client.get_connection_info().addr()).finish(),
-            Self::Manager { .. } => f.write_str("Manager"),
-            Self::Pool { pool, .. } => f.debug_tuple("Pool").field(&pool.status()).finish(),
+        match &self.way {
+            Way::Own(links) => f.debug_tuple("Own").field(links.client.get_connection_info().addr()).finish(),
+            Way::Manager(_) => f.write_str("Manager"),
+            Way::Pool(pool) => f.debug_tuple("Pool").field(&pool.status()).finish(),
         }
     }
 }
@@ -188,7 +207,6 @@ impl Links {
     async fn observe<T>(
         &self,
         link: &Arc<Link>,
-        limit: Duration,
         answer: impl Future<Output = Result<T, Failure>> + Send,
     ) -> Result<T, Failure> {
         let answers = link.life.answers.load(Ordering::Relaxed);
@@ -197,7 +215,7 @@ impl Links {
             Ok(_) => {
                 link.life.answers.fetch_add(1, Ordering::Relaxed);
             }
-            Err(Failure::Limit(_)) if link.life.answers.load(Ordering::Relaxed) == answers => {
+            Err(Failure::Limit(limit)) if link.life.answers.load(Ordering::Relaxed) == answers => {
                 tracing::warn!(?limit, "the connection to Redis answers nothing, and is replaced");
                 self.give_up(link);
             }

@@ -50,9 +50,7 @@ async fn an_acl_user_with_the_documented_rights_and_a_database_work() {
     token.renew(&[lock_core::Renew::new(&grant, millis(30_000))]).await.remove(0).unwrap();
     let waiting = renewed(&token, millis(5_000));
     let waiter = tokio::spawn(async move { waiting.lock("a").unwrap().acquire().await });
-    let listening = || {
-        server.command::<(String, u64)>(&["PUBSUB", "NUMSUB", "hasp-released:{hasp:a}"]).unwrap().1 == 1
-    };
+    let listening = || server.command::<(String, u64)>(&["PUBSUB", "NUMSUB", "hasp-released:{hasp:a}"]).unwrap().1 == 1;
     until("it listens", listening).await;
     assert_eq!(token.release(&grant).await.unwrap(), Release::Released);
     drop(soon(waiter).await.unwrap().unwrap());

@@ -49,7 +49,10 @@ fn the_servers_ttl_is_above_zero_and_at_most_what_was_asked() {
                     let read = ground.pttl(&key);
                     prop_assert!(within(read, grant.ttl) || grant.ttl < Duration::from_secs(2), "{read}");
                     // Never shortened.
-                    prop_assert!(grant.ttl < Duration::from_secs(20) || read > i64::try_from(grant.ttl.as_millis()).unwrap() - 10_000);
+                    prop_assert!(
+                        grant.ttl < Duration::from_secs(20)
+                            || read > i64::try_from(grant.ttl.as_millis()).unwrap() - 10_000
+                    );
                     let _either = backend.release(&grant).await.unwrap();
                     prop_assert!(!ground.exists(&key));
                     Ok(())

@@ -119,9 +119,7 @@ async fn options_that_cannot_work_are_refused_at_once() {
     assert!(error.to_string().contains("add a pool"), "{error}");
     let error = Token::new(connection, TokenOptions::new().with_prefix("a\n")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    for config in
-        [Config::new().with_request_limit(Duration::ZERO), Config::new().with_poll_interval(Duration::ZERO)]
-    {
+    for config in [Config::new().with_request_limit(Duration::ZERO), Config::new().with_poll_interval(Duration::ZERO)] {
         let error = Connection::open(&ground.server.url(), config).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("is zero"), "{error}");

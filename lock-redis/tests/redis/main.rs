@@ -1,5 +1,7 @@
 //! What a real server, a bad network and bad input do to the locks; one file per theme.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers may panic, as the test may")]
+
 mod access;
 mod bounds;
 mod fencing;

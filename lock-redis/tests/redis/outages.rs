@@ -92,7 +92,8 @@ async fn forgotten_scripts_are_sent_again() {
     for backend in ground.both(ROOM).await {
         let locks = fixed(&backend, millis(30_000));
         flush();
-        let guards = [locks.lock("a").unwrap().acquire().await.unwrap(), locks.lock("b").unwrap().acquire().await.unwrap()];
+        let guards =
+            [locks.lock("a").unwrap().acquire().await.unwrap(), locks.lock("b").unwrap().acquire().await.unwrap()];
         flush();
         for guard in &guards {
             guard.extend(millis(40_000)).await.unwrap();
@@ -173,7 +174,8 @@ async fn five_waiters_of_a_store_that_goes_away_are_all_told_in_time() {
                 tokio::spawn(async move { lock.acquire().await.map(|_| ()) })
             })
             .collect();
-        let channel = if backend.guarantees().reentrant { "redisson_lock__channel:{a}" } else { "hasp-released:{hasp:a}" };
+        let channel =
+            if backend.guarantees().reentrant { "redisson_lock__channel:{a}" } else { "hasp-released:{hasp:a}" };
         until("one waits at the server", || {
             ground.server.command::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).unwrap().1 == 1
         })

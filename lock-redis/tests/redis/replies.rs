@@ -72,9 +72,7 @@ async fn a_repeated_release_of_one_hold_leaves_the_other() {
     let _either = soon(inner.release()).await;
     assert_eq!(lost.times_seen(), 1);
     // However often the release is sent again, by `release` or by the keeper, it ends its own hold only.
-    let sent = || {
-        ground.relay.recent().iter().filter(|request| release.matches(request)).count()
-    };
+    let sent = || ground.relay.recent().iter().filter(|request| release.matches(request)).count();
     until("it is sent again", || sent() >= 2).await;
     tokio::time::sleep(millis(100)).await;
     assert_eq!(ground.holds("a"), [1]);

@@ -94,7 +94,8 @@ async fn ten_thousand_names_held_waited_for_and_dropped_leave_nothing() {
     until("the first two are free", || !ground.exists("hasp:first") && !ground.exists("hasp:second")).await;
     let tasks_before = tasks();
 
-    let guards: Vec<_> = join_all(names.iter().map(async |name| holders.lock(name).unwrap().acquire().await.unwrap())).await;
+    let guards: Vec<_> =
+        join_all(names.iter().map(async |name| holders.lock(name).unwrap().acquire().await.unwrap())).await;
     let waits: Vec<_> = names
         .iter()
         .map(|name| {

@@ -104,7 +104,8 @@ async fn a_plain_string_of_another_library_excludes_and_is_excluded() {
     let ground = Ground::new();
     let connection = Connection::open(&ground.server.url(), Config::new()).await.unwrap();
     let backend = Token::new(connection, TokenOptions::new().with_prefix("")).await.unwrap();
-    let set = |value: &str| ground.server.command::<Option<String>>(&["SET", "job", value, "NX", "PX", "30000"]).unwrap();
+    let set =
+        |value: &str| ground.server.command::<Option<String>>(&["SET", "job", value, "NX", "PX", "30000"]).unwrap();
     assert!(set("theirs").is_some());
     assert!(backend.try_acquire(&claim("job", millis(30_000))).await.unwrap().is_none());
     let key = LockKey::new("job").unwrap();
