@@ -89,6 +89,15 @@ fn meaning(error: &RedisError) -> (ErrorKind, Effect, String) {
             Effect::None,
             format!("cannot connect ({error}); check that the server is up, and host and port"),
         ),
+        // The client passes TLS's own errors on as text.
+        Kind::Io if error.to_string().contains("certificate") => (
+            ErrorKind::Rejected,
+            Effect::None,
+            format!(
+                "TLS failed ({error}); let the system trust the server's authority, or build a client that does \
+                 (`redis::Client::build_with_tls`) for `Connection::from_client`"
+            ),
+        ),
         Kind::Io => (
             ErrorKind::Unavailable,
             Effect::Unknown,
@@ -198,6 +207,13 @@ mod tests {
             (io_error(io::ErrorKind::BrokenPipe).into(), K::Unavailable, E::Unknown, "the connection failed"),
             (io_error(io::ErrorKind::ConnectionReset).into(), K::Unavailable, E::Unknown, "the connection failed"),
             (io_error(io::ErrorKind::TimedOut).into(), K::Unavailable, E::Unknown, "the connection failed"),
+            (
+                RedisError::from(io::Error::new(io::ErrorKind::InvalidData, "invalid peer certificate: Expired"))
+                    .into(),
+                K::Rejected,
+                E::None,
+                "trust the server's authority",
+            ),
             (reply("LOADING Redis is loading").into(), K::Unavailable, E::None, "reading its data"),
             (reply("READONLY You can't write").into(), K::Unavailable, E::None, "connect to the master"),
             (reply("MASTERDOWN Link with MASTER").into(), K::Unavailable, E::None, "connect to the master"),

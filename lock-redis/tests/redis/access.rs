@@ -1,9 +1,5 @@
 //! Ways to a server, and rights on it.
 
-#[cfg(feature = "tls")]
-use std::path::Path;
-#[cfg(feature = "tls")]
-use std::process::Command;
 use std::sync::Arc;
 
 use lock_core::{Backend, ErrorKind, LockKey, Release, WakeUp};
@@ -152,22 +148,12 @@ async fn unlocking_by_watch_leaves_what_another_has_taken() {
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn tls_works() {
-    let folder = tempfile::tempdir().unwrap();
-    certificate(folder.path());
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = RedisServer::builder()
-        .config("tls-port", &port.to_string())
-        .config("tls-cert-file", &file("server.crt"))
-        .config("tls-key-file", &file("server.key"))
-        .config("tls-ca-cert-file", &file("server.crt"))
-        .config("tls-auth-clients", "no")
-        .start()
-        .unwrap();
-    let trusted = std::fs::read(file("server.crt")).unwrap();
-    let certificates = redis::TlsCertificates { client_tls: None, root_cert: Some(trusted) };
-    let client = redis::Client::build_with_tls(format!("rediss://localhost:{port}"), certificates).unwrap();
+async fn tls_works_and_an_unknown_certificate_is_refused() {
+    let certificates = lock_testkit::Certificates::new().unwrap();
+    let server = RedisServer::builder().tls(certificates.server(), certificates.key()).start().unwrap();
+    let url = server.tls_url().unwrap();
+    let trusted = redis::TlsCertificates { client_tls: None, root_cert: Some(certificates.authority().into()) };
+    let client = redis::Client::build_with_tls(url.as_str(), trusted).unwrap();
     let connection = Connection::from_client(client, Config::new()).await.unwrap();
     let backend: Arc<dyn Backend> = Arc::new(Token::new(connection, TokenOptions::new()).await.unwrap());
     assert_eq!(backend.guarantees().wake_up, WakeUp::Push);
@@ -175,20 +161,8 @@ async fn tls_works() {
     assert!(server.command::<bool>(&["EXISTS", "hasp:a"]).unwrap());
     assert_eq!(backend.release(&grant).await.unwrap(), Release::Released);
 
-    // The same URL without that certificate: the server is not trusted, and that is said.
-    let error = Token::connect(&format!("rediss://localhost:{port}")).await.unwrap_err();
-    assert!(error.to_string().contains("certificate"), "{error}");
-}
-
-#[cfg(feature = "tls")]
-fn certificate(folder: &Path) {
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", "server.key", "-out", "server.crt"])
-        .current_dir(folder)
-        .output()
-        .expect("openssl is installed");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    // The system does not know the authority.
+    let error = Token::connect(&url).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Rejected, lock_core::Effect::None), "{error:?}");
+    assert!(error.to_string().contains("trust the server's authority"), "{error}");
 }
