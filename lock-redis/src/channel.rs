@@ -40,7 +40,7 @@ impl Channel {
     pub(crate) async fn wait<A, F>(
         &self,
         connection: &Connection,
-        name: &str,
+        name: impl FnOnce() -> String + Send,
         stop: &Stop,
         mut attempt: A,
     ) -> Result<Option<Grant>>
@@ -55,6 +55,6 @@ impl Channel {
             connection.tend(subscriptions);
             attempt()
         };
-        wait::notified(stop, attempt, || async { Ok(connection.join(subscriptions, name).await) }).await
+        wait::notified(stop, attempt, || async { Ok(connection.join(subscriptions, &name()).await) }).await
     }
 }

@@ -3,14 +3,46 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use lock_core::Claim;
+
 /// A key or channel of the same lock as `key`: `namespace:{tag}`, where the tag puts it into the slot of `key`.
 ///
 /// Two keys never share a sibling: with a brace in `key`, the whole key follows the tag.
 pub(crate) fn sibling(namespace: &str, key: &str) -> String {
-    if key.contains(['{', '}']) {
-        format!("{namespace}:{{{}}}:{key}", tag(key))
+    if key.bytes().any(|byte| matches!(byte, b'{' | b'}')) {
+        joined(&[namespace, ":{", &tag(key), "}:", key])
     } else {
-        format!("{namespace}:{{{key}}}")
+        joined(&[namespace, ":{", key, "}"])
+    }
+}
+
+/// The parts as one text; a lock's names are made for every request, and `format!` takes several times as long.
+pub(crate) fn joined(parts: &[&str]) -> String {
+    let mut text = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        text.push_str(part);
+    }
+    text
+}
+
+/// The id of a claim as 32 hex digits, and behind a colon its label if it has one.
+pub(crate) fn of_claim(claim: &Claim) -> String {
+    let label = claim.label.as_deref();
+    let mut text = String::with_capacity(32 + label.map_or(0, |label| 1 + label.len()));
+    push_hex(&mut text, claim.id.bits());
+    if let Some(label) = label {
+        text.push(':');
+        text.push_str(label);
+    }
+    text
+}
+
+/// Appends 32 hex digits.
+pub(crate) fn push_hex(text: &mut String, bits: u128) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bits.to_be_bytes() {
+        text.push(DIGITS[usize::from(byte >> 4)].into());
+        text.push(DIGITS[usize::from(byte & 15)].into());
     }
 }
 
@@ -23,7 +55,7 @@ pub(crate) fn of_sibling<'a>(namespace: &str, sibling: &'a str) -> Option<&'a st
 
 /// Redisson's rule for a derived name: braces around the lock's name, unless it has an opening one already.
 pub(crate) fn redisson(namespace: &str, key: &str) -> String {
-    if key.contains('{') { format!("{namespace}:{key}") } else { format!("{namespace}:{{{key}}}") }
+    if key.contains('{') { joined(&[namespace, ":", key]) } else { joined(&[namespace, ":{", key, "}"]) }
 }
 
 /// Text which, in braces, is a hash tag for the slot of `key`.
@@ -88,6 +120,8 @@ pub(crate) fn beginning_with(prefix: &str) -> String {
 mod tests {
     use std::collections::HashSet;
 
+    use lock_core::{Lease, LockKey, Owner};
+
     use super::*;
 
     const NAMES: [&str; 24] = [
@@ -139,6 +173,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_claim_is_32_digits_and_its_label() {
+        let claim = Claim::new(LockKey::new("a").unwrap(), Owner::random(), Lease::default());
+        let id = format!("{:032x}", claim.id.bits());
+        assert_eq!(of_claim(&claim), id);
+        assert_eq!(of_claim(&claim.with_label("host:7")), format!("{id}:host:7"));
+        let mut text = String::new();
+        push_hex(&mut text, 0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
+        assert_eq!(text, "0123456789abcdef00000000000000ff");
     }
 
     #[test]

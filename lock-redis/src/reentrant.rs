@@ -80,7 +80,7 @@ impl Reentrant {
     async fn attempt(&self, claim: &Claim, ttl: &Ttl, names: &Names) -> Result<Attempt> {
         let call = Call {
             keys: &[claim.key.as_str(), &names.claims, &names.fence],
-            args: &[&field(claim.owner), &member(claim), &ttl.millis, &ttl.fence_millis],
+            args: &[&field(claim.owner), &keys::of_claim(claim), &ttl.millis, &ttl.fence_millis],
         };
         let sent_at = Moment::now();
         match self.connection.run(&script::REENTRANT_ACQUIRE, &call).await {
@@ -94,7 +94,7 @@ impl Reentrant {
         let channel = self.channel.to_publish(names.channel);
         let call = Call {
             keys: &[claim.key.as_str(), &names.claims],
-            args: &[&field(claim.owner), &member(claim), &channel, if claims_decide { "1" } else { "0" }],
+            args: &[&field(claim.owner), &keys::of_claim(claim), &channel, if claims_decide { "1" } else { "0" }],
         };
         let answer = self.connection.run(&script::REENTRANT_RELEASE, &call).await;
         answer.map(answer::release).map_err(|failure| explain_key(&failure, operation, &claim.key))
@@ -135,7 +135,7 @@ impl Backend for Reentrant {
     async fn acquire(&self, claim: &Claim, stop: &Stop) -> Result<Option<Grant>> {
         let ttl = Ttl::new(claim.lease.ttl(), NAME, "acquire")?;
         let names = Names::new(&claim.key, "acquire")?;
-        self.channel.wait(&self.connection, &names.channel, stop, || self.attempt(claim, &ttl, &names)).await
+        self.channel.wait(&self.connection, || names.channel.clone(), stop, || self.attempt(claim, &ttl, &names)).await
     }
 
     async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal>> {
@@ -145,7 +145,7 @@ impl Backend for Reentrant {
                 let claim = &renew.grant.claim;
                 let ttl = Ttl::new(renew.ttl, NAME, "renew")?;
                 let names = Names::new(&claim.key, "renew")?;
-                Ok((claim, ttl, names, field(claim.owner), member(claim)))
+                Ok((claim, ttl, names, field(claim.owner), keys::of_claim(claim)))
             })
             .collect();
         let lists: Vec<_> = prepared
@@ -264,7 +264,8 @@ struct Names {
 impl Names {
     fn new(key: &LockKey, operation: &'static str) -> Result<Self> {
         let channel = keys::redisson(CHANNEL, key.as_str());
-        let reserved = [CLAIMS, FENCE].iter().any(|name| key.as_str().starts_with(&format!("{name}:")));
+        let reserved = |name| key.as_str().strip_prefix(name).is_some_and(|rest| rest.starts_with(':'));
+        let reserved = [CLAIMS, FENCE].into_iter().any(reserved);
         let fault = if reserved {
             "keys that begin with `hasp-claims:` or `hasp-fence:` are reserved; use another name"
         } else if keys::slot(&channel) != keys::slot(key.as_str()) {
@@ -282,16 +283,9 @@ impl Names {
 
 /// The owner as Redisson writes one: a uuid of the client, and the number of a thread.
 fn field(owner: Owner) -> String {
-    let hex = format!("{:032x}", owner.bits());
-    format!("{}-{}-{}-{}-{}:1", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-/// What the set of claims holds of one.
-fn member(claim: &Claim) -> String {
-    match &claim.label {
-        Some(label) => format!("{:032x}:{label}", claim.id.bits()),
-        None => format!("{:032x}", claim.id.bits()),
-    }
+    let mut hex = String::with_capacity(32);
+    keys::push_hex(&mut hex, owner.bits());
+    keys::joined(&[&hex[..8], "-", &hex[8..12], "-", &hex[12..16], "-", &hex[16..20], "-", &hex[20..], ":1"])
 }
 
 #[cfg(test)]

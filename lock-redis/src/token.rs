@@ -27,8 +27,10 @@ const RELEASED: &str = "hasp-released";
 ///
 /// `<prefix><name>` holds `<claim in hex>[:label]` and lives as long as the lease. `hasp-fence:{<prefix><name>}` holds the
 /// last fencing token and outlives the lock by a day. Waiters listen on the channel `hasp-released:{<prefix><name>}`. All
-/// share one cluster slot. An ACL user needs `~<prefix>* ~hasp-fence:* &hasp-released:*` and the commands EVALSHA, EVAL,
-/// SCRIPT, SET, GET, DEL, PTTL, PEXPIRE, TIME, EXISTS, PUBLISH, SUBSCRIBE, UNSUBSCRIBE (to inspect and list: PUBSUB, SCAN).
+/// share one cluster slot. Keys that begin with `hasp-fence:` or `hasp-released:` are no locks: such a name is refused.
+///
+/// An ACL user needs `~<prefix>* ~hasp-fence:* &hasp-released:*` and the commands HELLO, SELECT, INFO, EVALSHA, EVAL, SCRIPT,
+/// SET, GET, DEL, PTTL, PEXPIRE, TIME, EXISTS, PUBLISH, SUBSCRIBE and UNSUBSCRIBE; to inspect and list also PUBSUB and SCAN.
 ///
 /// Any lock that is a plain string under the same key excludes this one and is excluded by it.
 ///
@@ -148,7 +150,7 @@ impl Token {
 
     /// The lock's own key.
     fn key(&self, name: &LockKey, operation: &'static str) -> Result<String> {
-        let key = format!("{}{name}", self.options.prefix);
+        let key = keys::joined(&[&self.options.prefix, name.as_str()]);
         for reserved in [FENCE, RELEASED] {
             if key.strip_prefix(reserved).is_some_and(|rest| rest.starts_with(':')) {
                 let says = format!("keys that begin with `{reserved}:` are reserved; use another name or prefix");
@@ -165,7 +167,7 @@ impl Token {
 
     async fn attempt(&self, claim: &Claim, ttl: &Ttl, key: &str) -> Result<Attempt> {
         let fence = keys::sibling(FENCE, key);
-        let call = Call { keys: &[key, &fence], args: &[&value(claim), &ttl.millis, &ttl.fence_millis] };
+        let call = Call { keys: &[key, &fence], args: &[&keys::of_claim(claim), &ttl.millis, &ttl.fence_millis] };
         let sent_at = Moment::now();
         match self.connection.run(&script::TOKEN_ACQUIRE, &call).await {
             Ok(answer) => Ok(answer::acquire(answer, claim, sent_at, ttl)),
@@ -176,7 +178,7 @@ impl Token {
     async fn unlock(&self, claim: &Claim, operation: &'static str) -> Result<Release> {
         let key = self.key(&claim.key, operation)?;
         let channel = self.channel_of(&key);
-        let value = value(claim);
+        let value = keys::of_claim(claim);
         let answer = match (self.options.unlock, self.connection.pinned()) {
             (Unlock::Watch, Some(pool)) => {
                 watch::unlock(pool, self.connection.config().request_limit, &key, &value, &channel).await
@@ -223,8 +225,8 @@ impl Backend for Token {
     async fn acquire(&self, claim: &Claim, stop: &Stop) -> Result<Option<Grant>> {
         let ttl = Ttl::new(claim.lease.ttl(), self.name(), "acquire")?;
         let key = self.key(&claim.key, "acquire")?;
-        let channel = keys::sibling(RELEASED, &key);
-        self.channel.wait(&self.connection, &channel, stop, || self.attempt(claim, &ttl, &key)).await
+        let channel = || keys::sibling(RELEASED, &key);
+        self.channel.wait(&self.connection, channel, stop, || self.attempt(claim, &ttl, &key)).await
     }
 
     async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal>> {
@@ -235,7 +237,7 @@ impl Backend for Token {
                 let ttl = Ttl::new(renew.ttl, self.name(), "renew")?;
                 let key = self.key(&claim.key, "renew")?;
                 let fence = keys::sibling(FENCE, &key);
-                Ok((claim, ttl, key, fence, value(claim)))
+                Ok((claim, ttl, key, fence, keys::of_claim(claim)))
             })
             .collect();
         let lists: Vec<_> = prepared
@@ -329,14 +331,6 @@ const fn strategy(unlock: Unlock) -> &'static str {
     match unlock {
         Unlock::Script => "redis-token",
         Unlock::Watch => "redis-token-watch",
-    }
-}
-
-/// What the key of a held lock holds: the claim, and who is asking.
-fn value(claim: &Claim) -> String {
-    match &claim.label {
-        Some(label) => format!("{:032x}:{label}", claim.id.bits()),
-        None => format!("{:032x}", claim.id.bits()),
     }
 }
 
