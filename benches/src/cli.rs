@@ -26,7 +26,7 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0   everything is as documented
-  1   something broke that its docs say holds, or held what they say breaks it
+  1   something broke that its docs say holds, or held what they say breaks it, or a fault could not be made
   64  the command line is wrong
   69  it could not be run, such as without a redis-server";
 
@@ -126,7 +126,7 @@ impl CompareArgs {
         print!("{}", comparison.to_text(wants_colours()));
         write(&self.json, &comparison.to_json()?)?;
         println!("The report lies in {}", self.json.display());
-        Ok(u8::from(!comparison.is_as_documented()))
+        Ok(comparison.exit_code())
     }
 }
 

@@ -306,6 +306,12 @@ impl Comparison {
         self.as_documented
     }
 
+    /// What the program that made it exits with: 0 if everything is as documented, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        u8::from(!self.as_documented)
+    }
+
     /// The whole report as JSON.
     ///
     /// # Errors

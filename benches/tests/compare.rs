@@ -51,6 +51,27 @@ fn a_comparison_shows_a_table_writes_a_report_and_ends_well() {
 }
 
 #[test]
+fn a_benchmark_writes_a_line_for_each_result_and_the_ratios_to_its_floors() {
+    let (code, stdout, stderr) = lock_bench(&["bench", "--quick", "--seconds", "1", "--strategy", "redis-token"]);
+    assert_eq!(code, 0, "{stderr}");
+    let lines: Vec<serde_json::Value> =
+        stdout.lines().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect();
+    for workload in ["uncontended", "throughput", "handover", "herd"] {
+        let line = lines.iter().find(|line| line["peer"] == "hasp-Token" && line["workload"] == workload).unwrap();
+        assert!(line["ops"].as_u64().unwrap() > 0, "{line}");
+        for figure in ["p50_us", "p95_us", "p99_us", "ops_per_s"] {
+            assert!(line[figure].as_f64().unwrap() > 0.0, "{line}");
+        }
+    }
+    for floor in ["raw-set-nx", "raw-token-scripts"] {
+        assert!(lines.iter().any(|line| line["peer"] == floor), "{stdout}");
+    }
+    for limit in ["at most 1.15", "at least 0.80", "at least 0.45"] {
+        assert!(stdout.contains(limit), "{stdout}");
+    }
+}
+
+#[test]
 fn a_wrong_command_line_is_64_and_says_what_there_is() {
     let (code, _, stderr) = lock_bench(&["compare", "--strategy", "memory,redis-tokn"]);
     assert_eq!(code, 64, "{stderr}");
@@ -120,6 +141,7 @@ async fn a_strategy_that_does_not_do_what_its_docs_say_is_found_out() {
     ];
     let comparison = compare(&strategies, Effort::QUICK, Some(Only::Faults), &mut Progress::silent()).await.unwrap();
     assert!(!comparison.is_as_documented());
+    assert_eq!(comparison.exit_code(), 1);
 
     let report: serde_json::Value = serde_json::from_str(&comparison.to_json().unwrap()).unwrap();
     let unexpected = |strategy: usize| -> Vec<_> {

@@ -19,7 +19,7 @@ pub(super) const CRASH_BETWEEN: Scenario = Scenario {
         "A begins to acquire with a short, fixed lease; its first command is applied and answered",
         "a second command, if the strategy has one, is held in the network",
         "A's runtime and connections end at once, as in a crash; nothing of A is sent any more",
-        "B, a fresh client, tries until the lease is over and two seconds more",
+        "B, a fresh client, tries until the lease is over and three seconds more",
     ],
     breaks_by: &[Observable::Stuck],
     beside: &[],
@@ -39,7 +39,7 @@ fn expect(guarantees: &Guarantees) -> Expected {
 }
 
 async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
-    const MARGIN: Duration = Duration::from_secs(2);
+    const MARGIN: Duration = Duration::from_secs(3);
 
     let lease = stage.short(Duration::from_millis(300));
     let relay = Relay::start(stage.server.addr())?;

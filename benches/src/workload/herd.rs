@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::{Entrant, Measured, Samples, Seat, Stopwatch, observed, on_a_worker};
 use crate::Failure;
+use crate::measure::{ratio, round};
 use crate::progress::Progress;
 use crate::strategy::Strategy;
 
@@ -70,7 +71,7 @@ pub(crate) async fn run(
             all.append(samples);
         }
         let measured = Measured::of(all, wall, reads);
-        let per_grant_us = wall.as_secs_f64() * 1e6 / plan.grants as f64;
+        let per_grant_us = round(ratio(wall.as_secs_f64() * 1e6, plan.grants as f64));
         herds.push(Herd { measured, per_grant_us, served, most });
     }
     Ok(herds)
