@@ -112,7 +112,9 @@ impl Subscriptions {
         state.connection += 1;
         // Where nobody waits, the subscription has gone with its connection.
         state.channels.retain(|_, channel| channel.waiters > 0);
-        for (name, channel) in &state.channels {
+        for (name, channel) in &mut state.channels {
+            // Those who wait for a confirmation go on without it, and see to it that there is an owner.
+            channel.joining.clear();
             channel.woken.notify_waiters();
             state.changed.insert(Arc::clone(name));
         }

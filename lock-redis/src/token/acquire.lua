@@ -2,14 +2,27 @@
 -- KEYS: lock, fence. ARGV: value of the claim, ttl in ms, ttl of the fence in ms.
 -- Answers the fencing token; or, if another holds the lock, minus its remaining ms (0: it has no ttl).
 
--- Read before anything is written, so that a key of a wrong type leaves nothing behind.
-local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
+local function keep(token)
+  -- Lua's own number format would round a token to 14 digits.
+  return redis.pcall('SET', KEYS[2], string.format('%.0f', token), 'PX', ARGV[3], 'GET')
+end
 
+-- The greater of the last token plus one and the server's clock. Nearly always the clock is ahead, so it is written first,
+-- and the answer says what was there.
 local function mint()
   local time = redis.call('TIME')
-  local token = math.max(last + 1, time[1] * 1000000 + time[2])
-  -- Lua's own number format would round a token to 14 digits.
-  redis.call('SET', KEYS[2], string.format('%.0f', token), 'PX', ARGV[3])
+  local token = time[1] * 1000000 + time[2]
+  local last = keep(token)
+  if type(last) == 'table' then
+    -- A key of another type. The lock must not stay behind without a token.
+    redis.call('DEL', KEYS[1])
+    return last
+  end
+  last = tonumber(last or 0) or 0
+  if token <= last then
+    token = last + 1
+    keep(token)
+  end
   return token
 end
 
@@ -27,6 +40,7 @@ end
 if remaining < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
+local last = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
 if last == 0 then return mint() end
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return last

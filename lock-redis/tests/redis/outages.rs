@@ -246,6 +246,8 @@ async fn the_first_request_after_an_outage_succeeds() {
             assert_eq!(error.kind(), ErrorKind::Unavailable);
             seen_refused = error.effect() == lock_core::Effect::None;
         }
+        // The client tries once more by itself, and is refused again.
+        tokio::time::sleep(millis(200)).await;
         ground.relay.accept_connections().unwrap();
         // The client still remembers the refusal; nothing was sent then, so it is asked again before we say so.
         let grant = take(&*backend, "b", millis(5_000)).await;
