@@ -30,6 +30,12 @@ impl Claim {
         Self { key, owner, id: ClaimId::random(), lease, label: None }
     }
 
+    /// A new claim of a new owner.
+    pub(crate) fn of_new_owner(key: LockKey, lease: Lease) -> Self {
+        let [owner, id] = random_bits();
+        Self { key, owner: Owner::from_bits(owner), id: ClaimId(id), lease, label: None }
+    }
+
     /// The same claim with a label.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
@@ -46,7 +52,8 @@ impl ClaimId {
     /// Draws an id from the operating system's random numbers.
     #[must_use]
     pub fn random() -> Self {
-        Self(random_bits())
+        let [bits] = random_bits();
+        Self(bits)
     }
 
     /// The bits, to be written to a store.

@@ -60,8 +60,8 @@ pub(crate) async fn sleep_until(moment: Moment) {
 
 /// How long the machine has been suspended since it started.
 ///
-/// Two clocks cannot be read at the same instant, so a change below 5 ms counts as jitter of the reading: the last value
-/// stands, and `Moment` stays monotonic.
+/// Two clocks cannot be read at the same instant, so growth below 5 ms counts as jitter of the reading: the last value
+/// stands, and paused time stays exact.
 fn suspended() -> Duration {
     static LAST_NANOS: AtomicU64 = AtomicU64::new(0);
     const JITTER_NANOS: u64 = 5_000_000;
@@ -82,16 +82,10 @@ fn read_suspended_nanos() -> u64 {
         let time = clock.now().expect("Linux has had CLOCK_MONOTONIC and CLOCK_BOOTTIME since 2.6.39");
         Duration::from(time)
     };
-    // A task that is put aside between two readings would take that pause for a suspend.
-    loop {
-        let before = read(ClockId::CLOCK_MONOTONIC);
-        let boottime = read(ClockId::CLOCK_BOOTTIME);
-        let after = read(ClockId::CLOCK_MONOTONIC);
-        if after.saturating_sub(before) < Duration::from_millis(1) {
-            let suspended = boottime.saturating_sub(after);
-            return u64::try_from(suspended.as_nanos()).unwrap_or(u64::MAX);
-        }
-    }
+    // In this order a pause between the two readings hides a suspend until the next look, and never pretends one.
+    let boottime = read(ClockId::CLOCK_BOOTTIME);
+    let monotonic = read(ClockId::CLOCK_MONOTONIC);
+    u64::try_from(boottime.saturating_sub(monotonic).as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -17,7 +17,8 @@ impl Owner {
     /// If the operating system has no random numbers to give.
     #[must_use]
     pub fn random() -> Self {
-        Self(random_bits())
+        let [bits] = random_bits();
+        Self(bits)
     }
 
     /// The owner with these bits, for one that is kept or passed on by other means.
@@ -39,10 +40,11 @@ impl fmt::Debug for Owner {
     }
 }
 
-pub(crate) fn random_bits() -> u128 {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system's random numbers");
-    u128::from_le_bytes(bytes)
+/// As many random numbers of 128 bits, for the price of one call of the operating system.
+pub(crate) fn random_bits<const N: usize>() -> [u128; N] {
+    let mut bits = [[0; 16]; N];
+    getrandom::fill(bits.as_flattened_mut()).expect("the operating system's random numbers");
+    bits.map(u128::from_le_bytes)
 }
 
 #[cfg(test)]

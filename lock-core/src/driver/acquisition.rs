@@ -15,7 +15,8 @@ use crate::{Claim, Effect, Error, ErrorKind, Grant, Lease, LockKey, Moment, Owne
 pub(crate) struct Acquisition {
     driver: Arc<Driver>,
     claim: Claim,
-    explicit_owner: bool,
+    /// The caller's own, if it passed one.
+    owner: Option<Owner>,
     stop: Stop,
     call: Option<BoxFuture<Result<Option<Grant>>>>,
     place: Option<Place>,
@@ -81,12 +82,10 @@ impl Acquisition {
     }
 
     fn new(driver: &Arc<Driver>, wanted: &Wanted<'_>, place: Place) -> Self {
-        let mut claim = Claim::new(wanted.key.clone(), wanted.owner.unwrap_or_else(Owner::random), wanted.lease);
-        claim.label.clone_from(&driver.options.label);
         Self {
             driver: Arc::clone(driver),
-            claim,
-            explicit_owner: wanted.owner.is_some(),
+            claim: claim(driver, wanted.key, wanted.owner, wanted.lease),
+            owner: wanted.owner,
             stop: Stop::new(),
             call: None,
             place: Some(place),
@@ -133,14 +132,15 @@ impl Acquisition {
         self.call = Some(Box::pin(async move { driver.backend.acquire(&claim, &stop).await }));
         let driver = Arc::clone(&self.driver);
         loop {
-            let call = self.call.as_mut().expect("it is taken only when it has ended");
             let waiting = self.stop.is_waiting();
-            let outage = if waiting { None } else { self.place.as_ref().and_then(Place::outage) };
+            let limited = limits.own.is_some() || limits.patience.is_some();
+            let outage = if limited && !waiting { self.place().outage() } else { None };
             let standing = match &outage {
                 _ if waiting => Standing::Contended,
                 Some(outage) => Standing::Outage(outage),
                 None => Standing::Unanswered,
             };
+            let call = self.call.as_mut().expect("it is taken only when it has ended");
             tokio::select! {
                 biased;
                 answer = call => {
@@ -189,14 +189,10 @@ impl Acquisition {
             self.driver.owe(Debt::of_grant(grant, self.uncertain));
             self.driver.ensure_keeper();
             self.uncertain = false;
-            let owner = if self.explicit_owner { self.claim.owner } else { Owner::random() };
-            let label = self.claim.label.take();
-            self.claim = Claim::new(self.claim.key.clone(), owner, self.claim.lease);
-            self.claim.label = label;
+            self.claim = claim(&self.driver, &self.claim.key, self.owner, self.claim.lease);
             return Err(error);
         }
         let mut place = self.place.take().expect("it is kept until the lease takes it");
-        place.note_answer();
         place.hold();
         let uncertain = std::mem::take(&mut self.uncertain);
         let held = Arc::new(Held::new(self.driver.new_id(), grant, &self.driver, place, uncertain));
@@ -224,6 +220,15 @@ impl Drop for Acquisition {
             None => {}
         }
     }
+}
+
+fn claim(driver: &Driver, key: &LockKey, owner: Option<Owner>, lease: Lease) -> Claim {
+    let mut claim = match owner {
+        Some(owner) => Claim::new(key.clone(), owner, lease),
+        None => Claim::of_new_owner(key.clone(), lease),
+    };
+    claim.label.clone_from(&driver.options.label);
+    claim
 }
 
 /// Runs a call whose caller has gone to its end, and gives back what it brings.

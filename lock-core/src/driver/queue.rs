@@ -1,6 +1,7 @@
 //! The local queue: tasks of one process that want the same key stand in line in memory, first come first served, and only
 //! the head contends at the store.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -115,6 +116,12 @@ impl Slot {
         }
     }
 
+    fn end_outage(&mut self) {
+        if self.outage.take().is_some() {
+            self.wake();
+        }
+    }
+
     fn is_idle(&self) -> bool {
         self.places == 0 && self.waiters.is_empty()
     }
@@ -183,13 +190,15 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// From now on tries from this process know without asking that the lock is held.
+    /// The store has granted it: from now on tries from this process know without asking that the lock is held.
     pub(crate) fn hold(&mut self) {
-        if !self.holds {
-            self.holds = true;
-            if let Some(slot) = self.queue.slots().get_mut(&self.key) {
-                slot.holding += 1;
-            }
+        if self.holds {
+            return;
+        }
+        self.holds = true;
+        if let Some(slot) = self.queue.slots().get_mut(&self.key) {
+            slot.holding += 1;
+            slot.end_outage();
         }
     }
 
@@ -206,10 +215,8 @@ impl Place {
 
     /// Notes that the store has answered.
     pub(crate) fn note_answer(&self) {
-        if let Some(slot) = self.queue.slots().get_mut(&self.key)
-            && slot.outage.take().is_some()
-        {
-            slot.wake();
+        if let Some(slot) = self.queue.slots().get_mut(&self.key) {
+            slot.end_outage();
         }
     }
 
@@ -222,16 +229,17 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut slots = self.queue.slots();
-        let Some(slot) = slots.get_mut(&self.key) else { return };
-        slot.places -= 1;
+        let Entry::Occupied(mut slot) = slots.entry(self.key.clone()) else { return };
+        let places = slot.get_mut();
+        places.places -= 1;
         if self.holds {
-            slot.holding -= 1;
+            places.holding -= 1;
         }
         if self.has_turn {
-            slot.pass_turn();
+            places.pass_turn();
         }
-        if slot.is_idle() {
-            slots.remove(&self.key);
+        if places.is_idle() {
+            slot.remove();
         }
     }
 }

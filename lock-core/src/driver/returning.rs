@@ -22,13 +22,14 @@ pub(crate) async fn give_back(driver: &Arc<Driver>, held: Arc<Held>) -> Result<R
     answer
 }
 
-/// Sends the release until it is answered: for as long as the store is given while acquiring, and not beyond the lease.
+/// Sends the release until it is answered: after a failure for as long as the store is given while acquiring, and not beyond
+/// the lease.
 ///
 /// A repeat after a lost reply that finds the lock gone before its deadline means that the lost one was applied.
 async fn release(driver: Arc<Driver>, held: Arc<Held>) -> Result<Release> {
     let deadline = held.deadline();
-    let give_up_at = Moment::now().saturating_add(driver.options.unavailable_after).min(deadline);
     let mut backoff = Backoff::of_outage();
+    let mut give_up_at = None;
     let mut may_be_done = false;
     loop {
         let error = match release_once(&driver, &held).await {
@@ -37,7 +38,10 @@ async fn release(driver: Arc<Driver>, held: Arc<Held>) -> Result<Release> {
             Err(error) => error,
         };
         may_be_done |= error.effect() == Effect::Unknown;
-        let next = Moment::now().saturating_add(backoff.pause());
+        let now = Moment::now();
+        let give_up_at =
+            *give_up_at.get_or_insert_with(|| now.saturating_add(driver.options.unavailable_after).min(deadline));
+        let next = now.saturating_add(backoff.pause());
         if error.kind() != ErrorKind::Unavailable || give_up_at <= next {
             let effect = if may_be_done { Effect::Unknown } else { Effect::None };
             return Err(error.with_effect(effect));
