@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lock_core::{ErrorKind, Lease, Locks, LossReason, Moment, Options, Owner, Release};
+use lock_core::{Backend, ErrorKind, Lease, Locks, LossReason, Moment, Options, Owner, Release, Renew, Stop};
+use lock_redis::{Config, Connection, Token, TokenOptions, Unlock};
 use lock_testkit::fault::Request;
 
 use crate::ground::{Ground, ROOM, Requests, fixed, key_of, millis, renewed, soon, take, until};
@@ -23,6 +24,39 @@ async fn a_holder_behind_a_black_hole_is_lost_on_time() {
         assert!(guard.deadline() <= last_renewal_sent_by.saturating_add(ttl));
         ground.relay.heal();
         until("the key is gone", || !ground.exists(&key_of(&*backend, "a"))).await;
+    }
+}
+
+#[tokio::test]
+async fn every_call_ends_in_bounded_time_behind_a_black_hole() {
+    let ground = Ground::new();
+    let limit = millis(200);
+    let pool = deadpool_redis::Config::from_url(ground.relayed_url());
+    let pool = pool.create_pool(Some(deadpool_redis::Runtime::Tokio1)).unwrap();
+    let config = Config::new().with_request_limit(limit);
+    let pooled = Connection::from_pool(pool, config.clone()).await.unwrap();
+    let watch = TokenOptions::new().with_unlock(Unlock::Watch);
+    let [token, reentrant] = ground.both(limit).await;
+    let pooled: Arc<dyn Backend> = Arc::new(Token::new(pooled, watch).await.unwrap());
+    for backend in [token, reentrant, pooled] {
+        let grant = take(&*backend, "a", millis(60_000)).await;
+        let (claim, key) = (&grant.claim, &grant.claim.key);
+        ground.relay.black_hole();
+        let errors = [
+            soon(backend.try_acquire(claim)).await.map(drop).unwrap_err(),
+            soon(backend.acquire(claim, &Stop::new())).await.map(drop).unwrap_err(),
+            soon(backend.renew(&[Renew::new(&grant, millis(60_000))])).await.remove(0).map(drop).unwrap_err(),
+            soon(backend.inspect(key)).await.map(drop).unwrap_err(),
+            soon(backend.list("")).await.map(drop).unwrap_err(),
+            soon(backend.force_release(key)).await.map(drop).unwrap_err(),
+            soon(backend.release(&grant)).await.map(drop).unwrap_err(),
+            soon(backend.abandon(claim)).await.map(drop).unwrap_err(),
+        ];
+        assert!(errors.iter().all(|error| error.kind() == ErrorKind::Unavailable), "{errors:?}");
+        soon(backend.close()).await.unwrap();
+        soon(Connection::open(&ground.relayed_url(), config.clone())).await.unwrap_err();
+        ground.relay.heal();
+        ground.server.command::<()>(&["FLUSHALL"]).unwrap();
     }
 }
 
@@ -118,7 +152,7 @@ async fn a_batch_of_renewals_survives_forgotten_scripts() {
         }
         assert_eq!(backend.release(&grants[7]).await.unwrap(), Release::Released);
         ground.server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
-        let batch: Vec<_> = grants.iter().map(|grant| lock_core::Renew::new(grant, millis(40_000))).collect();
+        let batch: Vec<_> = grants.iter().map(|grant| Renew::new(grant, millis(40_000))).collect();
         for (number, answer) in backend.renew(&batch).await.into_iter().enumerate() {
             if number == 7 {
                 assert_eq!(answer.unwrap_err().kind(), ErrorKind::Lost);
