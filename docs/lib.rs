@@ -22,4 +22,5 @@ mod redis_reentrant {}
 mod testing {}
 
 #[doc = include_str!("../CONTRIBUTING.md")]
+#[allow(clippy::needless_doctest_main, reason = "the code shows a whole file")]
 mod contributing {}
