@@ -8,7 +8,7 @@ use lock_core::{Grant, Result, Stop, WakeUp};
 use crate::connection::Connection;
 use crate::probe::{self, ChannelRights};
 
-/// The message of a release, which is Redisson's.
+/// What the user may do on the channels of this kind of lock, and so how its waiters wait.
 #[derive(Debug)]
 pub(crate) struct Channel {
     rights: ChannelRights,

@@ -43,7 +43,7 @@ pub(crate) struct ChannelRights {
 
 /// Tries the channel of one lock of this kind.
 pub(crate) async fn channel(connection: &Connection, channel: &str, backend: &str) -> Result<ChannelRights> {
-    let publish = connection.command::<i64>(redis::cmd("PUBLISH").arg(channel).arg("probe")).await.map(|_| ());
+    let publish = connection.command::<i64>(redis::cmd("PUBLISH").arg(channel).arg("0")).await.map(|_| ());
     let publish = permitted(publish, backend)?;
     let subscribe = connection.has_pushes() && permitted(connection.try_channel(channel).await, backend)?;
     if !publish || (connection.has_pushes() && !subscribe) {

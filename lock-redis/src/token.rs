@@ -151,12 +151,11 @@ impl Token {
     /// The lock's own key.
     fn key(&self, name: &LockKey, operation: &'static str) -> Result<String> {
         let key = keys::joined(&[&self.options.prefix, name.as_str()]);
-        for reserved in [FENCE, RELEASED] {
-            if key.strip_prefix(reserved).is_some_and(|rest| rest.starts_with(':')) {
-                let says = format!("keys that begin with `{reserved}:` are reserved; use another name or prefix");
-                let error = Error::new(ErrorKind::InvalidInput, Effect::None, self.name(), operation, says);
-                return Err(error.with_key(name));
-            }
+        if is_reserved(&key) {
+            let says =
+                format!("keys that begin with `{FENCE}:` or `{RELEASED}:` are reserved; use another name or prefix");
+            let error = Error::new(ErrorKind::InvalidInput, Effect::None, self.name(), operation, says);
+            return Err(error.with_key(name));
         }
         Ok(key)
     }
@@ -309,8 +308,9 @@ impl Backend for Token {
         let pattern = keys::beginning_with(&format!("{}{prefix}", self.options.prefix));
         let found = listing::scan(&self.connection, &pattern, "string").await;
         let found = found.map_err(|failure| explain(&failure, self.name(), "list"))?;
-        // What is no key of ours cannot be a lock of ours.
-        Ok(found.iter().filter_map(|key| LockKey::new(key.strip_prefix(&self.options.prefix)?).ok()).collect())
+        let locks = found.iter().filter(|key| !is_reserved(key));
+        // What is no valid name cannot be a lock of ours.
+        Ok(locks.filter_map(|key| LockKey::new(key.strip_prefix(&self.options.prefix)?).ok()).collect())
     }
 
     async fn force_release(&self, key: &LockKey) -> Result<Release> {
@@ -325,6 +325,11 @@ impl Backend for Token {
         // Nothing is kept for a lock but the entry itself, and subscriptions end with their waiters.
         Ok(())
     }
+}
+
+/// Whether a key belongs to some lock but is none.
+fn is_reserved(key: &str) -> bool {
+    [FENCE, RELEASED].iter().any(|namespace| key.strip_prefix(namespace).is_some_and(|rest| rest.starts_with(':')))
 }
 
 const fn strategy(unlock: Unlock) -> &'static str {

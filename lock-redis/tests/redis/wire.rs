@@ -120,6 +120,17 @@ async fn a_plain_string_of_another_library_excludes_and_is_excluded() {
 }
 
 #[tokio::test]
+async fn fences_are_not_listed_as_locks() {
+    let ground = Ground::new();
+    let connection = Connection::open(&ground.server.url(), Config::new()).await.unwrap();
+    // The key of a fence begins with this prefix, too.
+    let backend = Token::new(connection, TokenOptions::new().with_prefix("hasp")).await.unwrap();
+    take(&backend, "a", millis(30_000)).await;
+    assert!(ground.exists("hasp-fence:{haspa}"));
+    assert_eq!(backend.list("").await.unwrap(), [LockKey::new("a").unwrap()]);
+}
+
+#[tokio::test]
 async fn a_holder_without_an_end_is_waited_for() {
     let ground = Ground::new();
     let backend = ground.direct().await;
