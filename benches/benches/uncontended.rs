@@ -7,14 +7,16 @@ use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, meas
 use lock_bench::{Floor, FloorKind, Seat, Strategy};
 use lock_memory::Memory;
 use lock_testkit::RedisServer;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 const KEY: &str = "bench/criterion";
 
 const STRATEGIES: [&str; 4] = ["memory", "redis-token", "redis-token-watch", "redis-reentrant"];
 
 fn uncontended(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("threads for a runtime");
+    // One thread for caller and connection: where there are several, it is chance whether the two share one, and a run in
+    // which they do takes a third of the time.
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let server = RedisServer::start().expect("a redis-server; `./x setup` installs one");
     let mut group = criterion.benchmark_group("uncontended");
     for kind in [FloorKind::SetNx, FloorKind::TokenScripts, FloorKind::ReentrantScripts] {
