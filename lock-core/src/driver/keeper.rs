@@ -36,12 +36,13 @@ impl Alive {
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        let held: Vec<_> = {
-            let mut state = self.driver.state();
-            state.keeper_runs = false;
-            state.planned = None;
-            state.agenda.values().filter_map(Due::lease).cloned().collect()
-        };
+        let mut state = self.driver.state();
+        state.keeper_runs = false;
+        state.planned = None;
+        let held: Vec<_> = state.agenda.values().filter_map(Due::lease).cloned().collect();
+        let forsaken = state.take_forsaken();
+        drop(state);
+        drop(forsaken);
         for held in held {
             held.wake();
         }

@@ -187,7 +187,11 @@ impl Driver {
 
     /// No handle and no guard is left: the keeper ends when nothing is owed.
     pub(crate) fn release_handles(&self) {
-        self.state().handles_gone = true;
+        let mut state = self.state();
+        state.handles_gone = true;
+        let forsaken = state.take_forsaken();
+        drop(state);
+        drop(forsaken);
         self.wake.notify_one();
     }
 
@@ -224,12 +228,14 @@ impl Driver {
     fn adopt(&self, orphan: Orphan) {
         let mut state = self.state();
         state.orphans.push(orphan);
+        let forsaken = state.take_forsaken();
         if state.keeper_runs {
             self.wake.notify_one();
         } else {
             drop(state);
             self.queue.wake_all();
         }
+        drop(forsaken);
     }
 
     fn schedule(&self, state: &mut State, held: &Arc<Held>) {
@@ -268,5 +274,13 @@ impl Driver {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The calls that nobody will ever run: no keeper does, and no handle is left that could start one. They hold the driver
+    /// that holds them, so they must go.
+    fn take_forsaken(&mut self) -> Vec<Orphan> {
+        if self.handles_gone && !self.keeper_runs { std::mem::take(&mut self.orphans) } else { Vec::new() }
     }
 }

@@ -109,6 +109,43 @@ fn waiting_for_the_loss_starts_a_keeper_too() {
 }
 
 #[test]
+fn a_wait_whose_runtime_and_locks_have_ended_is_let_go() {
+    let store = Store::new();
+    store.seize("k", TTL * 3_600);
+    for tasks_first in [true, false] {
+        let keepers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let options = Options::new().with_keeper_on(keepers.handle().clone());
+        let lock = locks_with(&store, options).lock("k").unwrap();
+        runtime.block_on(async {
+            tokio::spawn(async move { lock.acquire().await.map(drop) });
+            settle().await;
+        });
+        assert_eq!(store.waiting(), 1);
+        // The keeper may end before the task whose call it would run, or after it.
+        if tasks_first {
+            // It cannot run the call: its only worker is busy until it ends.
+            let (busy, is_busy) = std::sync::mpsc::channel();
+            keepers.spawn(async move {
+                busy.send(()).unwrap();
+                std::thread::sleep(ms(50));
+            });
+            is_busy.recv().unwrap();
+            drop(runtime);
+            keepers.shutdown_background();
+        } else {
+            drop(keepers);
+            drop(runtime);
+        }
+        let limit = std::time::Instant::now() + TTL * 20;
+        while store.waiting() > 0 {
+            assert!(std::time::Instant::now() < limit, "the wait lives on");
+            std::thread::sleep(ms(5));
+        }
+    }
+}
+
+#[test]
 fn a_keeper_on_a_runtime_of_its_own_renews_while_user_code_blocks() {
     let store = Store::new();
     let keepers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
