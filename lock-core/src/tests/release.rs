@@ -133,3 +133,33 @@ fn a_guard_may_be_dropped_outside_any_runtime() {
     });
     assert!(store.is_empty());
 }
+
+#[test]
+fn a_guard_may_be_dropped_while_its_runtime_shuts_down() {
+    let store = Store::new();
+    let locks = locks(&store);
+    let first = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    let (held, is_held) = std::sync::mpsc::channel();
+    for key in ["a", "b"] {
+        let (lock, held) = (locks.lock(key).unwrap().lease(Lease::renewed(TTL * 60)), held.clone());
+        first.spawn(async move {
+            let _guard = lock.acquire().await.unwrap();
+            held.send(()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    }
+    is_held.recv().unwrap();
+    is_held.recv().unwrap();
+    drop(first);
+    // Both were given back, or are owed to the store and given back by the next keeper.
+    let second = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    second.block_on(async {
+        assert_eq!(locks.lock("c").unwrap().acquire().await.unwrap().release().await.unwrap(), Release::Released);
+        let given_back = async {
+            while store.holds("a") || store.holds("b") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TTL * 10, given_back).await.unwrap();
+    });
+}
