@@ -27,7 +27,7 @@ impl Size {
         uncontended: uncontended::Plan { repeats: 7, warm_up: 500, pairs: 5_000, slices: 10 },
         throughput: throughput::Plan {
             tasks: 256,
-            slices: 5,
+            slices: 10,
             warm_up: Duration::from_secs(1),
             counted: Duration::from_secs(5),
         },

@@ -29,8 +29,8 @@ impl Effort {
         uncontended: uncontended::Plan { repeats: 5, warm_up: 100, pairs: 1_000, slices: 5 },
         throughput: throughput::Plan {
             tasks: 64,
-            slices: 3,
-            warm_up: Duration::from_millis(150),
+            slices: 6,
+            warm_up: Duration::from_millis(300),
             counted: Duration::from_millis(1_500),
         },
         contended: contended::Plan { contenders: 8, increments: 50 },

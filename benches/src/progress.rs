@@ -38,12 +38,18 @@ impl Progress {
 
     /// Begins the next step.
     pub(crate) fn step(&mut self, what: impl fmt::Display) {
+        // A line that wraps could not be written over.
+        const WIDTH: usize = 78;
+
         self.done += 1;
-        let (done, total) = (self.done, self.total);
+        let line = format!("[{}/{}] {what}", self.done, self.total);
         // Whoever has closed standard error does not want to know.
         let _ = match self.kind {
-            Kind::Terminal => write!(stderr(), "\r\x1b[2K[{done}/{total}] {what}").and_then(|()| stderr().flush()),
-            Kind::Lines => writeln!(stderr(), "[{done}/{total}] {what}"),
+            Kind::Terminal => {
+                let shown: String = line.chars().take(WIDTH).collect();
+                write!(stderr(), "\r\x1b[2K{shown}").and_then(|()| stderr().flush())
+            }
+            Kind::Lines => writeln!(stderr(), "{line}"),
             Kind::Silent => Ok(()),
         };
     }
