@@ -1,5 +1,4 @@
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,9 +25,8 @@ impl Flag {
     }
 
     pub(crate) async fn raised(&self) {
-        let mut waiting = pin!(self.0.waiting.notified());
-        // Registered before the look, so that a raise in between is not missed.
-        waiting.as_mut().enable();
+        // Made before the look, so that a raise in between is not missed: it reaches all that have been made.
+        let waiting = self.0.waiting.notified();
         if !self.is_raised() {
             waiting.await;
         }

@@ -100,7 +100,6 @@ impl Acquisition {
         loop {
             self.driver.check_open("acquire")?;
             let since = Moment::now();
-            self.stop = Stop::new();
             let error = match self.wait_once(call_limits).await {
                 Ok(grant) => match self.hand_out(grant) {
                     Ok(held) => return Ok(held),
@@ -115,6 +114,7 @@ impl Acquisition {
             call_limits = limits;
             // One that waited for its turn has been answered: its silence begins now.
             let since = if self.stop.is_waiting() { Moment::now() } else { since };
+            self.stop = Stop::new();
             let outage = self.place().note_silence(since, &error);
             let pause = Moment::now().saturating_add(backoff.pause());
             tokio::select! {
@@ -178,19 +178,18 @@ impl Acquisition {
         answer
     }
 
-    /// Makes a lease of a grant, unless its deadline has passed already: then it is given back, and counts as a transient
-    /// failure of this claim; another claim takes over.
+    /// Makes a lease of a grant, unless its deadline has passed already (a transient failure) or these locks are shut down.
     fn hand_out(&mut self, grant: Grant) -> Result<Arc<Held>> {
         let ttl = self.claim.lease.ttl().min(grant.ttl);
+        if self.driver.closing.is_raised() {
+            self.refuse(grant);
+            return Err(self.driver.closed_error("acquire"));
+        }
         if lease::deadline(grant.sent_at, ttl) <= Moment::now() {
+            self.refuse(grant);
             let says =
                 format!("the grant arrived after its lease of {ttl:?} had ended; use a longer ttl or a nearer store");
-            let error = self.driver.error(ErrorKind::Unavailable, "acquire", says).with_key(&self.claim.key);
-            self.driver.owe(Debt::of_grant(grant, self.uncertain));
-            self.driver.ensure_keeper();
-            self.uncertain = false;
-            self.claim = claim(&self.driver, &self.claim.key, self.owner, self.claim.lease);
-            return Err(error);
+            return Err(self.driver.error(ErrorKind::Unavailable, "acquire", says).with_key(&self.claim.key));
         }
         let mut place = self.place.take().expect("it is kept until the lease takes it");
         place.hold();
@@ -198,6 +197,13 @@ impl Acquisition {
         let held = Arc::new(Held::new(self.driver.new_id(), grant, &self.driver, place, uncertain));
         self.driver.keep(&held);
         Ok(held)
+    }
+
+    /// Gives a grant back that is not handed out. Its claim is spent: another takes over.
+    fn refuse(&mut self, grant: Grant) {
+        self.driver.owe(Debt::of_grant(grant, std::mem::take(&mut self.uncertain)));
+        self.driver.ensure_keeper();
+        self.claim = claim(&self.driver, &self.claim.key, self.owner, self.claim.lease);
     }
 
     fn place(&self) -> &Place {

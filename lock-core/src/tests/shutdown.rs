@@ -71,6 +71,20 @@ async fn those_in_the_local_queue_are_told_at_once_although_the_store_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_grant_that_arrives_after_it_is_given_back() {
+    let store = Store::new();
+    store.script("try_acquire", [Step::Slow(ms(10), ms(10))]);
+    let locks = locks(&store);
+    let lock = locks.lock("k").unwrap();
+    let acquiring = tokio::spawn(async move { lock.try_acquire().await.map(|guard| guard.is_some()) });
+    settle().await;
+    locks.shutdown().await.unwrap();
+    assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Rejected);
+    settle().await;
+    assert!(store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_does_not_wait_for_requests_that_may_still_land() {
     let store = Store::new();
     store.script("try_acquire", [Step::RequestLost(ms(0))]);
