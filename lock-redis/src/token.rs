@@ -180,7 +180,8 @@ impl Token {
         let value = keys::of_claim(claim);
         let answer = match (self.options.unlock, self.connection.pinned()) {
             (Unlock::Watch, Some(pool)) => {
-                watch::unlock(pool, self.connection.config().request_limit, &key, &value, &channel).await
+                // Boxed, so that a release by script does not carry its size.
+                Box::pin(watch::unlock(pool, self.connection.config().request_limit, &key, &value, &channel)).await
             }
             (Unlock::Script | Unlock::Watch, _) => {
                 self.connection.run(&script::TOKEN_RELEASE, &Call { keys: &[&key], args: &[&value, &channel] }).await

@@ -1,6 +1,7 @@
 //! How requests reach the server, each within a limit.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,19 +57,24 @@ impl Transport {
             Way::Own(links) => {
                 let link = links.current()?;
                 let mut manager = link.manager.clone();
-                links.observe(&link, bounded(self.limit, twice_if_refused(&mut manager, request))).await
+                // Pinned here: moved from layer to layer, the request's state would be copied each time.
+                let request = pin!(twice_if_refused(&mut manager, request));
+                links.observe(&link, bounded(self.limit, request)).await
             }
             Way::Manager(manager) => bounded(self.limit, twice_if_refused(&mut manager.clone(), request)).await,
-            Way::Pool(pool) => {
-                let mut connection = take(pool, self.limit).await?;
-                let answer = bounded(self.limit, request.on(&mut connection)).await;
-                if matches!(&answer, Err(Failure::Limit(_))) {
-                    // A connection that does not answer is not given to the next one.
-                    drop(deadpool_redis::Connection::take(connection));
-                }
-                answer
-            }
+            // Boxed, so that the other ways do not carry its size.
+            Way::Pool(pool) => Box::pin(self.send_pooled(pool, request)).await,
         }
+    }
+
+    async fn send_pooled<T: FromRedisValue + Send>(&self, pool: &Pool, request: Request<'_>) -> Result<T, Failure> {
+        let mut connection = take(pool, self.limit).await?;
+        let answer = bounded(self.limit, request.on(&mut connection)).await;
+        if matches!(&answer, Err(Failure::Limit(_))) {
+            // A connection that does not answer is not given to the next one.
+            drop(deadpool_redis::Connection::take(connection));
+        }
+        answer
     }
 
     pub(crate) async fn subscribe(&self, channels: &[Arc<str>]) -> Result<(), Failure> {
