@@ -11,7 +11,7 @@ use crate::ground::{Ground, ROOM, Requests, fixed, key_of, millis, renewed, soon
 #[tokio::test]
 async fn a_holder_behind_a_black_hole_is_lost_on_time() {
     let ground = Ground::new();
-    for backend in ground.both(millis(200)).await {
+    for backend in ground.both(millis(400)).await {
         let ttl = millis(800);
         let sent_before = Moment::now();
         let locks = renewed(&backend, ttl);
@@ -30,7 +30,7 @@ async fn a_holder_behind_a_black_hole_is_lost_on_time() {
 #[tokio::test]
 async fn every_call_ends_in_bounded_time_behind_a_black_hole() {
     let ground = Ground::new();
-    let limit = millis(200);
+    let limit = millis(400);
     let pool = deadpool_redis::Config::from_url(ground.relayed_url());
     let pool = pool.create_pool(Some(deadpool_redis::Runtime::Tokio1)).unwrap();
     let config = Config::new().with_request_limit(limit);
@@ -63,7 +63,7 @@ async fn every_call_ends_in_bounded_time_behind_a_black_hole() {
 #[tokio::test]
 async fn the_work_of_run_is_cancelled_behind_a_black_hole() {
     let ground = Ground::new();
-    let backend = ground.token(millis(200)).await;
+    let backend = ground.token(millis(400)).await;
     let lock = renewed(&backend, millis(800)).lock("a").unwrap();
     let relay = &ground.relay;
     let work = lock.run(async |_guard: &lock_core::LockGuard| {
@@ -77,7 +77,7 @@ async fn the_work_of_run_is_cancelled_behind_a_black_hole() {
 #[tokio::test]
 async fn a_server_that_is_away_for_less_than_the_lease_costs_nothing() {
     let ground = Ground::new();
-    for backend in ground.both(millis(300)).await {
+    for backend in ground.both(millis(400)).await {
         let ttl = millis(3_000);
         let guard = soon(renewed(&backend, ttl).lock("a").unwrap().acquire()).await.unwrap();
         ground.relay.refuse_connections();
@@ -95,7 +95,7 @@ async fn a_server_that_is_away_for_less_than_the_lease_costs_nothing() {
 #[tokio::test]
 async fn a_server_that_stands_still_for_less_than_the_lease_costs_nothing() {
     let ground = Ground::new();
-    for backend in ground.both(millis(200)).await {
+    for backend in ground.both(millis(400)).await {
         let ttl = millis(3_000);
         let guard = soon(renewed(&backend, ttl).lock("a").unwrap().acquire()).await.unwrap();
         ground.server.stop().unwrap();
@@ -197,7 +197,7 @@ async fn a_full_server_renews_and_releases_and_grants_nothing() {
 #[tokio::test]
 async fn five_waiters_of_a_store_that_goes_away_are_all_told_in_time() {
     let ground = Ground::new();
-    for backend in ground.both(millis(200)).await {
+    for backend in ground.both(millis(400)).await {
         let holder = take(&*backend, "a", millis(60_000)).await;
         let patience = millis(1_000);
         let options = Options::new().with_unavailable_after(patience);
