@@ -127,7 +127,8 @@ impl Lock {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> lock_core::Result<()> {
     /// # let locks = lock_core::Locks::new(lock_memory::Memory::new());
-    /// let sum = locks.lock("report")?.run(async |guard| {
+    /// let report = locks.lock("report")?;
+    /// let sum = report.run(async |guard| {
     ///     assert!(guard.is_held());
     ///     1 + 1
     /// });
