@@ -40,10 +40,12 @@ pub(crate) fn of_claim(claim: &Claim) -> String {
 /// Appends 32 hex digits.
 pub(crate) fn push_hex(text: &mut String, bits: u128) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bits.to_be_bytes() {
-        text.push(DIGITS[usize::from(byte >> 4)].into());
-        text.push(DIGITS[usize::from(byte & 15)].into());
+    let mut digits = [0; 32];
+    for (two, byte) in digits.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+        two[0] = DIGITS[usize::from(byte >> 4)];
+        two[1] = DIGITS[usize::from(byte & 15)];
     }
+    text.push_str(std::str::from_utf8(&digits).expect("digits are ASCII"));
 }
 
 /// The key that [`sibling`] made this of.
