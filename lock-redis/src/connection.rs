@@ -153,8 +153,8 @@ impl Connection {
 
     /// Takes a connection of `pool` for each request. Waiters poll.
     ///
-    /// The pool's connections have a response limit of their own, 500 ms unless the pool sets another; the shorter of that
-    /// and [`Config::request_limit`] counts.
+    /// The pool's connections have a response limit of their own, 500 ms in redis 1.8; the shorter of that and
+    /// [`Config::request_limit`] counts.
     ///
     /// # Errors
     ///
