@@ -215,8 +215,7 @@ mod tests {
             (reply(&format!("{in_script_of_6_2}WRONGTYPE Operation")).into(), K::Rejected, E::None, "another name"),
             (reply(&format!("{in_script_of_6_2}-OOM command not")).into(), K::Rejected, E::None, "raise maxmemory"),
             (
-                reply("ERR The user executing the script can't run this command or subcommand script: 9f, on ...")
-                    .into(),
+                reply("ERR The user executing the script can't run this command or subcommand script: 9f, on ...").into(),
                 K::Rejected,
                 E::None,
                 "grant the user",
