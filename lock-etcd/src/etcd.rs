@@ -1,0 +1,369 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use etcd_client::{Client, ConnectOptions, GetOptions, PutOptions, Txn, TxnOp};
+use lock_core::{
+    Backend, Claim, Effect, Error, Exclusion, Expiry, Fencing, FencingToken, Grant, Guarantees, Inspection, LockKey,
+    NodeFailure, OwnerCheck, Release, Renew, Renewal, Result, Stop, Undone, WakeUp,
+};
+
+use crate::Config;
+use crate::endpoints::Endpoints;
+use crate::error::{Failure, NAME, explain, invalid};
+use crate::keys::{self, Layout};
+use crate::lease::Hold;
+use crate::leases::{self, Leases, before_the_claim, whole_seconds};
+use crate::queue::{Spot, Standing, Woken, delete};
+use crate::renewal::hold;
+
+/// How often a claim is tried under a new lease, because the one that it was to use had ended.
+const LEASES_TRIED: u32 = 3;
+
+/// A queue of keys in etcd, each under a lease, in the order of their create revisions.
+///
+/// It does its own transactions. The server's Lock service is not used: in etcd 3.4 it can grant one lock to two clients.
+///
+/// # Keys
+///
+/// `<prefix><name>/<lease>-<claim>`, both in hex, holds a place in the lock's queue; its value is the holder's label. The key
+/// of the smallest create revision holds the lock, and that revision is the fencing token. Go's `concurrency.Mutex`, `etcdctl
+/// lock` and the Lock service keep the same order under the same names, so all exclude each other. `<prefix>%leases/...` has a
+/// key per lease, by which a client learns that the lease has ended; `<prefix>%undone/...` has one for each claim that was
+/// given up while a request of it was on its way, for as long as its lease lives. A user needs readwrite on the prefix.
+///
+/// # Leases
+///
+/// Renewed grants of one ttl share one lease, the session: if it is revoked, all of them are lost at once, and are told so. A
+/// fixed grant has a lease of its own. A ttl is counted in whole seconds, rounded up, and the server grants no less than one
+/// and a half times its election time: 2 s with its defaults.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example() -> lock_core::Result<()> {
+/// use lock_core::Locks;
+/// use lock_etcd::Etcd;
+///
+/// let locks = Locks::new(Etcd::connect(["http://10.0.0.1:2379", "http://10.0.0.2:2379", "http://10.0.0.3:2379"])?);
+/// let guard = locks.lock("orders/42")?.acquire().await?;
+/// println!("fencing token: {:?}", guard.fencing_token());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Etcd {
+    pub(crate) endpoints: Arc<Endpoints>,
+    pub(crate) layout: Layout,
+    pub(crate) leases: Arc<Leases>,
+}
+
+impl Etcd {
+    /// Keeps locks in the cluster whose members are at `endpoints`, such as `http://127.0.0.1:2379`, with the defaults. No
+    /// I/O: it connects on first use.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if there is no endpoint.
+    pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self> {
+        // A ping is answered by a member that is up; etcd ends connections that ping more often than every 5 s.
+        let ping = std::time::Duration::from_secs(10);
+        let options = ConnectOptions::new()
+            .with_keep_alive(ping, ping / 2)
+            .with_keep_alive_while_idle(false)
+            .with_tcp_keepalive(ping);
+        Self::connect_with(endpoints, options, Config::new())
+    }
+
+    /// The same with options: the client's (user and password, TLS, connections) and ours.
+    ///
+    /// There will be a client for each endpoint, because one client over all of them would send a share of the requests to a
+    /// member that is down. A member without a leader is asked to say so (`with_require_leader`), and an expired token is
+    /// replaced (`with_auto_token_refresh`), whatever `options` say.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for no endpoint, a limit of zero, or a prefix with control characters.
+    pub fn connect_with<E: Into<String>>(
+        endpoints: impl IntoIterator<Item = E>,
+        options: ConnectOptions,
+        config: Config,
+    ) -> Result<Self> {
+        let urls: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        if urls.is_empty() {
+            return Err(invalid("connect", "there is no endpoint; name one at least, such as http://127.0.0.1:2379"));
+        }
+        let options = options.with_require_leader(true).with_auto_token_refresh(true);
+        Self::new(Endpoints::open(urls, &options, config.request_limit), &config)
+    }
+
+    /// Keeps locks over a client that the program already has. It should have one endpoint, and `with_require_leader`: see
+    /// [`connect_with`](Etcd::connect_with). Its connection ends with the runtime that it was made on.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a limit of zero, or a prefix with control characters.
+    pub fn from_client(client: &Client, config: Config) -> Result<Self> {
+        Self::new(Endpoints::given(client, config.request_limit), &config)
+    }
+
+    fn new(endpoints: Endpoints, config: &Config) -> Result<Self> {
+        if config.request_limit.is_zero() {
+            return Err(invalid(
+                "connect",
+                "`request_limit` is zero; give it a duration of at least a few milliseconds",
+            ));
+        }
+        let (endpoints, layout) = (Arc::new(endpoints), Layout::new(config)?);
+        let leases = Arc::new(Leases::new(Arc::clone(&endpoints), layout.clone()));
+        Ok(Self { endpoints, layout, leases })
+    }
+
+    /// Takes a place in the queue, or the lock; under a new lease if the one that was to be used had ended.
+    async fn enter<'a>(
+        &'a self,
+        claim: &'a Claim,
+        queue: &'a str,
+        seconds: i64,
+        how: How,
+    ) -> Result<(Spot<'a>, Standing)> {
+        let mut tried = 0;
+        loop {
+            let lease = self.leases.of(claim, seconds).await.map_err(|failure| before_the_claim(failure, "acquire"))?;
+            let spot = Spot::new(&self.leases, &self.endpoints, &self.layout, claim, queue, lease);
+            tried += 1;
+            match self.enter_once(&spot, how).await {
+                Ok(Standing::Undone) => return Err(spot.undone()),
+                Ok(Standing::Gone) if tried < LEASES_TRIED => {}
+                Ok(standing) => return Ok((spot, standing)),
+                Err(Failure::LeaseGone) if tried < LEASES_TRIED => self.leases.lose(&spot.lease),
+                Err(failure) => return Err(explain(failure, "acquire")),
+            }
+        }
+    }
+
+    async fn enter_once(&self, spot: &Spot<'_>, how: How) -> Result<Standing, Failure> {
+        let entering = async {
+            match how {
+                How::IfFree => spot.try_enter().await,
+                How::Queue => spot.enter().await,
+            }
+        };
+        let lease = &spot.lease;
+        if lease.may_have_ended() {
+            // Nobody has used it for a while.
+            self.leases.keep_alive(lease).await?;
+        } else if lease.due_at().remaining().is_zero() {
+            let (standing, kept) = tokio::join!(entering, self.leases.keep_alive(lease));
+            return match kept {
+                Err(Failure::LeaseGone) => Err(Failure::LeaseGone),
+                // The grant counts from the last one that was answered, and the keeper tries again.
+                Ok(()) | Err(_) => standing,
+            };
+        }
+        entering.await
+    }
+
+    /// Whether the lock is held by somebody else, as far as one look tells.
+    async fn is_anothers(&self, claim: &Claim, queue: &str) -> Result<bool> {
+        let first = self.first(queue).await.map_err(|failure| before_the_claim(failure, "acquire"))?;
+        Ok(first.kvs().first().is_some_and(|first| keys::lease_of_place(queue, claim.id, first.key()).is_none()))
+    }
+
+    /// Makes a grant of being first. A ttl that runs since long is restarted.
+    async fn grant(&self, spot: &Spot<'_>, revision: i64, restart: bool) -> Result<Grant, Failure> {
+        if restart {
+            self.leases.keep_alive(&spot.lease).await?;
+        }
+        let token = u64::try_from(revision).map_err(|_negative| Failure::Answer("a revision below zero"))?;
+        let hold = Hold::new(spot.claim.id, spot.key.clone(), revision, Arc::clone(&spot.lease));
+        let signal = hold.signal.clone();
+        Ok(Grant::new(spot.claim.clone(), spot.lease.alive_at(), spot.lease.granted)
+            .with_fencing_token(FencingToken::new(token))
+            .with_loss_signal(signal)
+            .with_state(Arc::new(hold)))
+    }
+
+    /// Waits from one predecessor to the next until it is our turn. `None` if the place is gone.
+    async fn wait(&self, spot: &Spot<'_>, mut standing: Standing, stop: &Stop) -> Result<Option<Turn>, Failure> {
+        let mut restarts = 0;
+        loop {
+            let (revision, before) = match standing {
+                Standing::Behind { revision, before } => (revision, before),
+                Standing::First { revision, .. } => return Ok(Some(Turn::Ours(revision))),
+                Standing::Outside | Standing::Gone | Standing::Undone => return Ok(None),
+            };
+            if stop.is_fired() || spot.wait(&before, stop, &mut restarts).await? == Woken::Stopped {
+                spot.leave(revision).await?;
+                return Ok(Some(Turn::GivenUp));
+            }
+            let looking = spot.look(revision, false);
+            standing = if spot.lease.due_at().remaining().is_zero() {
+                let (standing, kept) = tokio::join!(looking, self.leases.keep_alive(&spot.lease));
+                kept?;
+                standing?
+            } else {
+                looking.await?
+            };
+        }
+    }
+
+    /// Keeps requests of the claim under this lease from landing, and deletes what has landed.
+    async fn undo(&self, queue: &str, claim: &Claim, lease: i64) -> Result<(), Failure> {
+        let key = keys::place(queue, lease, claim.id);
+        let tombstone = self.layout.tombstone(lease, claim.id);
+        let put = TxnOp::put(tombstone, "", Some(PutOptions::new().with_lease(lease)));
+        let delete = TxnOp::delete(key, None);
+        match self.endpoints.txn(Txn::new().and_then([put, delete.clone()])).await {
+            Ok(_) => self.leases.note_tombstone(lease),
+            // Without the lease no request under it can land; the key may have moved to another.
+            Err(Failure::LeaseGone) => {
+                self.endpoints.txn(Txn::new().and_then([delete])).await?;
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    async fn undo_all(&self, queue: &str, claim: &Claim, seconds: i64) -> Result<(), Failure> {
+        let mut leases = self.leases.that_may_hold(claim, seconds);
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let queued = self.endpoints.get(queue.as_bytes(), options).await?;
+        leases.extend(queued.kvs().iter().filter_map(|kv| keys::lease_of_place(queue, claim.id, kv.key())));
+        leases.sort_unstable();
+        leases.dedup();
+        for lease in leases {
+            self.undo(queue, claim, lease).await?;
+        }
+        Ok(())
+    }
+}
+
+/// How a claim enters the queue.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Only if nobody is in it.
+    IfFree,
+    /// At its end.
+    Queue,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// Our key, of this create revision, is the first.
+    Ours(i64),
+    /// The driver has stopped it, and our key is deleted.
+    GivenUp,
+}
+
+#[async_trait]
+impl Backend for Etcd {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees {
+            exclusion: Exclusion::WhileLeaseHolds,
+            fencing: Fencing::Consensus,
+            fair: true,
+            reentrant: false,
+            idempotent_acquire: true,
+            release_check: OwnerCheck::Atomic,
+            renew_check: OwnerCheck::Atomic,
+            frees_after_crash: true,
+            trusts_client_clock: false,
+            wake_up: WakeUp::Queue,
+            node_failure: NodeFailure::SurvivesMinority,
+            expiry: Expiry::Session,
+            min_ttl: leases::MIN_TTL,
+            ttl_step: leases::MIN_TTL,
+        }
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let seconds = whole_seconds(claim.lease.ttl(), "acquire").map_err(|error| error.with_key(&claim.key))?;
+        let queue = self.layout.queue(&claim.key, "acquire")?;
+        let keyed = |error: Error| error.with_key(&claim.key);
+        if !claim.lease.is_renewed() && self.is_anothers(claim, &queue).await.map_err(keyed)? {
+            // Before a lease is made for nothing.
+            return Ok(None);
+        }
+        let (spot, standing) = self.enter(claim, &queue, seconds, How::IfFree).await.map_err(keyed)?;
+        let undecided = |failure| explain(failure, "acquire").with_effect(Effect::Unknown).with_key(&claim.key);
+        match standing {
+            Standing::First { revision, again } => {
+                self.grant(&spot, revision, again).await.map(Some).map_err(undecided)
+            }
+            Standing::Behind { revision, .. } => {
+                // An earlier request of this claim had queued.
+                spot.leave(revision).await.map_err(undecided)?;
+                Ok(None)
+            }
+            Standing::Outside | Standing::Gone | Standing::Undone => {
+                self.leases.end_own(&spot.lease).await;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim, stop: &Stop) -> Result<Option<Grant>> {
+        let seconds = whole_seconds(claim.lease.ttl(), "acquire").map_err(|error| error.with_key(&claim.key))?;
+        let queue = self.layout.queue(&claim.key, "acquire")?;
+        let entered = self.enter(claim, &queue, seconds, How::Queue).await;
+        let (spot, standing) = entered.map_err(|error| error.with_key(&claim.key))?;
+        // From here on our key may stand in the queue.
+        let undecided = |failure| explain(failure, "acquire").with_effect(Effect::Unknown).with_key(&claim.key);
+        if let Standing::First { revision, again } = standing {
+            return self.grant(&spot, revision, again).await.map(Some).map_err(undecided);
+        }
+        stop.report_waiting();
+        match self.wait(&spot, standing, stop).await {
+            // A lease of its own gets its full ttl again now that it counts.
+            Ok(Some(Turn::Ours(revision))) => {
+                self.grant(&spot, revision, !spot.lease.is_session).await.map(Some).map_err(undecided)
+            }
+            Ok(Some(Turn::GivenUp)) => Ok(None),
+            Ok(None) | Err(Failure::LeaseGone) => Err(explain(Failure::LeaseGone, "acquire").with_key(&claim.key)),
+            Err(failure) => Err(undecided(failure)),
+        }
+    }
+
+    async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal>> {
+        self.leases.ensure_watch();
+        self.renew_all(batch).await
+    }
+
+    async fn release(&self, grant: &Grant) -> Result<Release> {
+        let hold = hold(grant, "release")?;
+        let deleted = delete(&self.endpoints, hold.key.as_bytes(), hold.revision).await;
+        let deleted = deleted.map_err(|failure| explain(failure, "release").with_key(&grant.claim.key))?;
+        self.leases.end_own(&hold.lease()).await;
+        Ok(if deleted { Release::Released } else { Release::NotHeld })
+    }
+
+    /// Settled for every claim whose requests came from this object.
+    async fn abandon(&self, claim: &Claim) -> Result<Undone> {
+        let queue = self.layout.queue(&claim.key, "abandon")?;
+        let seconds = whole_seconds(claim.lease.ttl(), "abandon").map_err(|error| error.with_key(&claim.key))?;
+        let undone = self.undo_all(&queue, claim, seconds).await;
+        undone.map(|()| Undone::Settled).map_err(|failure| explain(failure, "abandon").with_key(&claim.key))
+    }
+
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection> {
+        self.look_at(key).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<LockKey>> {
+        self.list_all(prefix).await
+    }
+
+    async fn force_release(&self, key: &LockKey) -> Result<Release> {
+        self.force(key).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.leases.close().await
+    }
+}

@@ -1,0 +1,269 @@
+//! A place in the queue of a lock: taking one, looking who is before it, waiting for that one to go, and giving it up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{
+    Compare, CompareOp, EventType, GetOptions, GetResponse, KeyValue, PutOptions, ResponseHeader, SortOrder,
+    SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse, WatchResponse,
+};
+use lock_core::{Claim, Effect, Error, ErrorKind, Moment, Stop, wait};
+
+use crate::endpoints::Endpoints;
+use crate::error::{Failure, NAME};
+use crate::keys::{self, Layout};
+use crate::lease::Lease;
+use crate::leases::Leases;
+
+/// How often a waiter that finds the store in motion begins its watch anew, before it is content with a late one.
+const NEW_WATCHES: u32 = 3;
+
+/// How long a waiter rests when its watch was ended.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Where a claim may stand: its key under one lease.
+#[derive(Debug)]
+pub(crate) struct Spot<'a> {
+    pub(crate) leases: &'a Leases,
+    pub(crate) endpoints: &'a Endpoints,
+    pub(crate) claim: &'a Claim,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) queue: &'a str,
+    pub(crate) key: String,
+    tombstone: String,
+}
+
+/// Where a claim stands.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// It holds the lock, by a key of this create revision; `again` if an earlier request had put it there.
+    First { revision: i64, again: bool },
+    /// Somebody is before it.
+    Behind { revision: i64, before: Before },
+    /// It has no key, because somebody else has one.
+    Outside,
+    /// Its key is gone: the lease ended, or somebody deleted it.
+    Gone,
+    /// It was abandoned, so it may not stand anywhere.
+    Undone,
+}
+
+/// The key just before ours, as it was at a revision.
+#[derive(Debug)]
+pub(crate) struct Before {
+    key: Vec<u8>,
+    seen_at: i64,
+}
+
+/// Why a wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// The driver said so.
+    Stopped,
+    /// Something may have changed.
+    Look,
+}
+
+impl<'a> Spot<'a> {
+    pub(crate) fn new(
+        leases: &'a Leases,
+        endpoints: &'a Endpoints,
+        layout: &Layout,
+        claim: &'a Claim,
+        queue: &'a str,
+        lease: Arc<Lease>,
+    ) -> Self {
+        let key = keys::place(queue, lease.id, claim.id);
+        let tombstone = layout.tombstone(lease.id, claim.id);
+        Self { leases, endpoints, claim, lease, queue, key, tombstone }
+    }
+
+    /// Takes the lock if nobody is in the queue; else leaves the queue as it is.
+    pub(crate) async fn try_enter(&self) -> Result<Standing, Failure> {
+        // Compared over the whole queue: true if it is empty.
+        let empty = Compare::create_revision(self.queue, CompareOp::Equal, 0).with_prefix();
+        let answer = self.enter_if(empty, GetOptions::new().with_limit(1)).await?;
+        let revision = revision(&answer)?;
+        if answer.succeeded() {
+            return Ok(Standing::First { revision, again: false });
+        }
+        let Some(own) = self.own_place(&answer)? else { return Ok(Standing::Undone) };
+        match own {
+            Some(revision) => self.look(revision, true).await,
+            None => Ok(Standing::Outside),
+        }
+    }
+
+    /// Takes a place at the end of the queue, and sees who is before it.
+    pub(crate) async fn enter(&self) -> Result<Standing, Failure> {
+        let absent = Compare::create_revision(&*self.key, CompareOp::Equal, 0);
+        let answer = self.enter_if(absent, newest(2)).await?;
+        let revision = revision(&answer)?;
+        if !answer.succeeded() {
+            return match self.own_place(&answer)? {
+                None => Ok(Standing::Undone),
+                Some(Some(revision)) => self.look(revision, true).await,
+                Some(None) => Err(Failure::Answer("a key that is and is not there")),
+            };
+        }
+        let queued =
+            answer.op_responses().into_iter().rev().find_map(got).ok_or(Failure::Answer("no list of the queue"))?;
+        // The newest is ours.
+        Ok(match queued.kvs().get(1) {
+            Some(before) => Standing::Behind { revision, before: Before::new(before.key(), revision) },
+            None => Standing::First { revision, again: false },
+        })
+    }
+
+    /// Sees whether our key is still the one of this create revision, and who is before it.
+    pub(crate) async fn look(&self, revision: i64, again: bool) -> Result<Standing, Failure> {
+        let ours = Compare::create_revision(&*self.key, CompareOp::Equal, revision);
+        let before = TxnOp::get(self.queue, Some(newest(1).with_max_create_revision(revision - 1)));
+        // A transaction of nothing would be answered from the member's own, perhaps old, state.
+        let absent = TxnOp::get(&*self.key, Some(GetOptions::new().with_count_only()));
+        let answer = self.endpoints.txn(Txn::new().when([ours]).and_then([before]).or_else([absent])).await?;
+        if !answer.succeeded() {
+            return Ok(Standing::Gone);
+        }
+        let seen_at = self::revision(&answer)?;
+        let before = answer.op_responses().into_iter().find_map(got).ok_or(Failure::Answer("no list of the queue"))?;
+        Ok(match before.kvs().first() {
+            Some(before) => Standing::Behind { revision, before: Before::new(before.key(), seen_at) },
+            None => Standing::First { revision, again },
+        })
+    }
+
+    /// Gives the place up, if it is the one of this create revision.
+    pub(crate) async fn leave(&self, revision: i64) -> Result<(), Failure> {
+        delete(self.endpoints, self.key.as_bytes(), revision).await?;
+        self.leases.end_own(&self.lease).await;
+        Ok(())
+    }
+
+    /// Waits until the one before us goes, or it is time to look again, or to keep the lease alive.
+    ///
+    /// `restarts` counts how often in a row a watch was begun anew because something had been written since the look: then the
+    /// server serves that watch late, in a pass every 100 ms.
+    pub(crate) async fn wait(&self, before: &Before, stop: &Stop, restarts: &mut u32) -> Result<Woken, Failure> {
+        let nap = wait::FLOOR.mul_f64(0.75 + fastrand::f64() / 4.0).min(self.lease.due_at().remaining());
+        let nap_ends = Moment::now().saturating_add(nap);
+        // From the next revision: from the one that was read, the server would take the watch for a late one.
+        let (mut stream, at) = tokio::select! {
+            biased;
+            () = stop.fired() => return Ok(Woken::Stopped),
+            stream = self.endpoints.watch_deletions(&before.key, false, before.seen_at + 1) => stream?,
+        };
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = stop.fired() => return Ok(Woken::Stopped),
+                message = stream.message() => message,
+                () = self.lease.lost() => return Ok(Woken::Look),
+                () = tokio::time::sleep(nap_ends.remaining()) => {
+                    *restarts = 0;
+                    return Ok(Woken::Look);
+                }
+            };
+            match message {
+                Ok(Some(message)) if has_deletion(&message) => {
+                    *restarts = 0;
+                    return Ok(Woken::Look);
+                }
+                Ok(Some(message)) if message.canceled() => {
+                    tracing::debug!(reason = message.cancel_reason(), "the watch was cancelled; looking again");
+                }
+                Ok(Some(message)) => {
+                    let now_at = message.header().map_or(0, ResponseHeader::revision);
+                    if message.created() && now_at > before.seen_at && *restarts < NEW_WATCHES {
+                        *restarts += 1;
+                        return Ok(Woken::Look);
+                    }
+                    continue;
+                }
+                Ok(None) => self.endpoints.rotate(at),
+                Err(error) => {
+                    tracing::debug!(%error, "the watch ended; looking again");
+                    self.endpoints.rotate(at);
+                }
+            }
+            // Whatever ended it may end the next one as fast.
+            tokio::time::sleep(PAUSE).await;
+            return Ok(Woken::Look);
+        }
+    }
+
+    /// The error of a claim that was abandoned and is used again.
+    pub(crate) fn undone(&self) -> Error {
+        let says = "this claim was abandoned; make a new one";
+        Error::new(ErrorKind::Backend, Effect::None, NAME, "acquire", says).with_key(&self.claim.key)
+    }
+
+    /// Puts our key if `condition` holds and the claim was not abandoned, and then lists the queue; else looks why not.
+    async fn enter_if(&self, condition: Compare, list: GetOptions) -> Result<TxnResponse, Failure> {
+        let alive = Compare::create_revision(&*self.tombstone, CompareOp::Equal, 0);
+        let label = self.claim.label.as_deref().unwrap_or_default();
+        let under = || Some(PutOptions::new().with_lease(self.lease.id));
+        let mut puts = vec![TxnOp::put(&*self.key, label, under())];
+        let marks = !self.lease.is_marked();
+        if marks {
+            puts.push(TxnOp::put(self.leases.marker(&self.lease), "", under()));
+        }
+        puts.push(TxnOp::get(self.queue, Some(list)));
+        let looks = [
+            TxnOp::get(&*self.tombstone, Some(GetOptions::new().with_keys_only())),
+            TxnOp::get(&*self.key, Some(GetOptions::new().with_keys_only())),
+        ];
+        let answer = self.endpoints.txn(Txn::new().when([condition, alive]).and_then(puts).or_else(looks)).await?;
+        if marks && answer.succeeded() {
+            self.lease.set_marked();
+        }
+        Ok(answer)
+    }
+
+    /// Of a refused entry: `None` if the claim was abandoned, else the create revision of our key if it is there.
+    fn own_place(&self, answer: &TxnResponse) -> Result<Option<Option<i64>>, Failure> {
+        let looks: Vec<_> = answer.op_responses().into_iter().filter_map(got).collect();
+        let [tombstone, own] = &looks[..] else { return Err(Failure::Answer("not two looks")) };
+        if !tombstone.kvs().is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(own.kvs().first().map(KeyValue::create_revision)))
+    }
+}
+
+impl Before {
+    fn new(key: &[u8], seen_at: i64) -> Self {
+        Self { key: key.to_owned(), seen_at }
+    }
+}
+
+/// Deletes a key if it is still the one of this create revision; says whether it was.
+pub(crate) async fn delete(endpoints: &Endpoints, key: &[u8], revision: i64) -> Result<bool, Failure> {
+    let ours = Compare::create_revision(key, CompareOp::Equal, revision);
+    let absent = TxnOp::get(key, Some(GetOptions::new().with_count_only()));
+    let txn = Txn::new().when([ours]).and_then([TxnOp::delete(key, None)]).or_else([absent]);
+    Ok(endpoints.txn(txn).await?.succeeded())
+}
+
+/// What a transaction's read answered.
+pub(crate) fn got(response: TxnOpResponse) -> Option<GetResponse> {
+    match response {
+        TxnOpResponse::Get(answer) => Some(answer),
+        TxnOpResponse::Put(_) | TxnOpResponse::Delete(_) | TxnOpResponse::Txn(_) => None,
+    }
+}
+
+/// The store's revision when it answered; of a transaction that wrote, the revision of its writes.
+pub(crate) fn revision(answer: &TxnResponse) -> Result<i64, Failure> {
+    answer.header().map(ResponseHeader::revision).ok_or(Failure::Answer("no header"))
+}
+
+fn has_deletion(message: &WatchResponse) -> bool {
+    message.events().iter().any(|event| event.event_type() == EventType::Delete)
+}
+
+/// So many of a queue's newest keys, without their values.
+fn newest(count: i64) -> GetOptions {
+    let options = GetOptions::new().with_prefix().with_keys_only().with_limit(count);
+    options.with_sort(SortTarget::Create, SortOrder::Descend)
+}
