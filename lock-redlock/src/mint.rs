@@ -20,3 +20,6 @@ pub(crate) fn proposal(readings: &[Reading]) -> u64 {
         (last, false) => readings.iter().map(|reading| reading.time).fold(last + 1, u64::max),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -146,3 +146,6 @@ fn parse_fence(value: &str) -> Option<(u64, String)> {
     let (token, claim) = value.split_once(' ')?;
     Some((token.parse().ok()?, claim.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

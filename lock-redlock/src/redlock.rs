@@ -29,7 +29,7 @@ use crate::stragglers::Stragglers;
 /// A round asks every node at once to set the lock's key, if it is free, to a value that only this claim knows. A majority
 /// of yes within the lease's validity is the lock; anything else is undone, on every node where it may have had an effect.
 /// The lease is renewed by a majority that still has it, and released on all nodes. A waiter tries again after a random
-/// pause. One node is waited for no longer than [`RedlockOptions::node_limit`], and a round ends as soon as no answer that
+/// pause. One node is waited for no longer than [`node_limit`](field@RedlockOptions::node_limit), and a round ends as soon as no answer that
 /// is still awaited could change it.
 ///
 /// # What it gives
@@ -108,7 +108,7 @@ impl Redlock {
     /// Connects to the nodes at `urls`. A minority may be away; each of those is connected to when it is there.
     ///
     /// `config` is for each node's connection. Its limit per request ends calls that a round no longer waits for, so it may
-    /// be above [`RedlockOptions::node_limit`].
+    /// be above [`node_limit`](field@RedlockOptions::node_limit).
     ///
     /// # Errors
     ///

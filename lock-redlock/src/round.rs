@@ -42,7 +42,7 @@ pub(crate) enum Verdict {
 }
 
 /// A round in progress, or decided and still taking late answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Round {
     question: Question,
     nodes: Vec<Node>,
@@ -194,3 +194,6 @@ impl Round {
 pub(crate) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
+
+#[cfg(test)]
+mod tests;
