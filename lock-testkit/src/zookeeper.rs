@@ -8,7 +8,7 @@ use std::{fmt, io, thread};
 use lock_core::Moment;
 use tempfile::TempDir;
 
-use self::member::{Member, Ports, Program};
+use self::member::{ANSWER_LIMIT, EARLY_ANSWER_LIMIT, Member, Ports, Program};
 
 /// How long an ensemble may take until every member serves. One member alone needs about a second.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ impl ZooKeeperEnsemble {
     /// If `members` is zero.
     pub fn builder(members: usize) -> ZooKeeperEnsembleBuilder {
         assert!(members > 0, "an ensemble has at least one member");
-        ZooKeeperEnsembleBuilder { members, tick: Duration::from_millis(200), config: String::new() }
+        ZooKeeperEnsembleBuilder { members, tick: Duration::from_millis(200), config: String::new(), properties: Vec::new() }
     }
 
     /// How many members it has, alive or not.
@@ -94,14 +94,14 @@ impl ZooKeeperEnsemble {
     ///
     /// If it does not answer within 5 s.
     pub fn command(&self, member: usize, command: &str) -> io::Result<String> {
-        self.ports[member].ask(command)
+        self.ports[member].ask(command, ANSWER_LIMIT)
     }
 
     /// The member that leads; none while there is no majority, or while an election goes on.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         (0..self.size()).find(|member| {
-            let mode = self.ports[*member].mode();
+            let mode = self.ports[*member].mode(ANSWER_LIMIT);
             mode.is_ok_and(|mode| mode.is_some_and(|mode| mode == "leader" || mode == "standalone"))
         })
     }
@@ -166,7 +166,7 @@ impl ZooKeeperEnsemble {
     fn await_service(&self, member: usize) -> io::Result<()> {
         let limit = Moment::now().saturating_add(START_LIMIT);
         loop {
-            let mode = self.ports[member].mode();
+            let mode = self.ports[member].mode(EARLY_ANSWER_LIMIT);
             if matches!(mode, Ok(Some(_))) {
                 return Ok(());
             }
@@ -203,6 +203,7 @@ pub struct ZooKeeperEnsembleBuilder {
     members: usize,
     tick: Duration,
     config: String,
+    properties: Vec<String>,
 }
 
 impl ZooKeeperEnsembleBuilder {
@@ -218,6 +219,12 @@ impl ZooKeeperEnsembleBuilder {
         self
     }
 
+    /// Sets a property of Java for every member, such as `znode.container.checkIntervalMs`: what zoo.cfg has no name for.
+    pub fn property(mut self, name: &str, value: &str) -> Self {
+        self.properties.push(format!("-D{name}={value}"));
+        self
+    }
+
     /// Starts the members at once. It returns when every one serves.
     ///
     /// # Errors
@@ -226,7 +233,7 @@ impl ZooKeeperEnsembleBuilder {
     pub fn start(self) -> io::Result<ZooKeeperEnsemble> {
         const TRIES: usize = 5;
 
-        let program = Program::find()?;
+        let program = Program::find()?.with_properties(&self.properties);
         let mut tries = 0;
         loop {
             tries += 1;

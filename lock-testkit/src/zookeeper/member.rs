@@ -11,7 +11,10 @@ use crate::Process;
 use crate::port::free_port;
 
 /// The longest that a four-letter command waits for its answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The same while a server starts, because one that takes a command too early never answers it.
+pub(super) const EARLY_ANSWER_LIMIT: Duration = Duration::from_millis(250);
 
 /// The variable that names the class path.
 const VARIABLE: &str = "HASP_ZOOKEEPER_CLASSPATH";
@@ -24,6 +27,7 @@ const JARS: [&str; 2] = ["zookeeper.jar", "slf4j-simple.jar"];
 pub(super) struct Program {
     java: PathBuf,
     class_path: OsString,
+    properties: Vec<String>,
 }
 
 impl Program {
@@ -50,7 +54,12 @@ impl Program {
             .map(|folder| folder.join("java"))
             .find(|program| program.is_file())
             .ok_or_else(|| missing("there is no java on PATH; install Debian's `default-jre-headless`".into()))?;
-        Ok(Self { java, class_path })
+        Ok(Self { java, class_path, properties: Vec::new() })
+    }
+
+    pub(super) fn with_properties(mut self, properties: &[String]) -> Self {
+        self.properties = properties.to_vec();
+        self
     }
 }
 
@@ -75,9 +84,9 @@ impl Ports {
         format!("server.{id}=127.0.0.1:{}:{}\n", self.peers, self.election)
     }
 
-    pub(super) fn ask(&self, command: &str) -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.client_addr(), ANSWER_LIMIT)?;
-        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    pub(super) fn ask(&self, command: &str, limit: Duration) -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.client_addr(), limit)?;
+        stream.set_read_timeout(Some(limit))?;
         stream.write_all(command.as_bytes())?;
         stream.shutdown(Shutdown::Write)?;
         let mut answer = String::new();
@@ -86,8 +95,8 @@ impl Ports {
     }
 
     /// What the member says it is: `standalone`, `leader` or `follower`; none while it does not serve.
-    pub(super) fn mode(&self) -> io::Result<Option<String>> {
-        let answer = self.ask("srvr")?;
+    pub(super) fn mode(&self, limit: Duration) -> io::Result<Option<String>> {
+        let answer = self.ask("srvr", limit)?;
         Ok(answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned))
     }
 }
@@ -141,6 +150,7 @@ fn run(program: &Program, folder: &Path) -> io::Result<Process> {
     let main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
     let mut command = Process::command(&program.java);
     command
+        .args(&program.properties)
         .args(options.iter().map(OsStr::new).chain(iter::once(&*program.class_path)))
         .arg(main)
         .arg(config_path(folder))
