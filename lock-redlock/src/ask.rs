@@ -41,7 +41,8 @@ pub(crate) struct Tally<T> {
 /// Waits for the verdict: until the round's limit at the latest.
 pub(crate) async fn ask<T>(round: &SharedRound, calls: &mut Calls<Option<T>>) -> Tally<T> {
     let (mut yes, mut no, mut failures) = (Vec::new(), 0, Vec::new());
-    let limit = round.lock().limit();
+    let over = sleep(round.lock().limit().remaining());
+    tokio::pin!(over);
     loop {
         if let Some(verdict) = round.lock().verdict() {
             return Tally { verdict, yes, no, failures };
@@ -56,7 +57,7 @@ pub(crate) async fn ask<T>(round: &SharedRound, calls: &mut Calls<Option<T>>) ->
                     Err(error) => failures.push(error),
                 }
             }
-            () = sleep(limit.remaining()) => round.lock().time_passed(Moment::now()),
+            () = &mut over => round.lock().time_passed(Moment::now()),
         }
     }
 }

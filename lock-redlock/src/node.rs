@@ -45,7 +45,7 @@ impl Node {
         let limit = config.request_limit;
         // Several may wait here for one that connects, and each for itself.
         match timeout(limit, self.connection.get_or_try_init(|| Connection::open(url, config.clone()))).await {
-            Ok(connection) => connection,
+            Ok(connection) => connection.map_err(|error| error.with_effect(Effect::None)),
             Err(_elapsed) => {
                 let says = format!("cannot connect within {limit:?}; check that the node is up and reachable");
                 Err(Error::new(ErrorKind::Unavailable, Effect::None, "redis", "connect", says))
