@@ -60,7 +60,7 @@ impl EtcdCluster {
 
     /// A cluster with options.
     pub fn builder() -> EtcdClusterBuilder {
-        EtcdClusterBuilder { members: 1, timing: Some((50, 250)) }
+        EtcdClusterBuilder { members: 1, timing: Some((50, 250)), flags: Vec::new() }
     }
 
     /// The members, in no order of rank.
@@ -138,6 +138,7 @@ pub struct EtcdClusterBuilder {
     members: usize,
     /// Heartbeat and election, in milliseconds.
     timing: Option<(u32, u32)>,
+    flags: Vec<String>,
 }
 
 impl EtcdClusterBuilder {
@@ -150,6 +151,12 @@ impl EtcdClusterBuilder {
     /// Leaves heartbeat and election as etcd has them: 100 ms and 1 s.
     pub fn default_timing(mut self) -> Self {
         self.timing = None;
+        self
+    }
+
+    /// Adds a flag for every member, such as `("quota-backend-bytes", "16777216")`.
+    pub fn flag(mut self, name: &str, value: &str) -> Self {
+        self.flags.push(format!("--{name}={value}"));
         self
     }
 
@@ -203,6 +210,7 @@ impl EtcdClusterBuilder {
                 arguments.push(format!("--heartbeat-interval={heartbeat}"));
                 arguments.push(format!("--election-timeout={election}"));
             }
+            arguments.extend_from_slice(&self.flags);
             EtcdMember {
                 process: Mutex::new(None),
                 program: program.to_owned(),
@@ -336,6 +344,17 @@ impl EtcdMember {
     /// If it refuses the request, with its words; if it does not answer within 10 s.
     pub fn call(&self, path: &str, request: &Value) -> io::Result<Value> {
         gateway::post(self.addr(), path, request)
+    }
+
+    /// One of the member's own figures, such as `etcd_debugging_mvcc_events_total`, as `/metrics` tells it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of this name; if it does not answer within 10 s.
+    pub fn metric(&self, name: &str) -> io::Result<f64> {
+        let metrics = gateway::text(self.addr(), "/metrics")?;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("etcd tells no figure `{name}`")))
     }
 
     fn status(&self) -> io::Result<Status> {
