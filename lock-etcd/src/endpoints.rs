@@ -4,6 +4,7 @@
 //! until it fails; a request that was certainly not applied goes to the next one within the same call.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -25,12 +26,17 @@ pub(crate) struct Endpoints {
 
 enum Slot {
     /// Ours: made on first use, and again when its runtime has ended.
-    Own { url: String, options: Box<ConnectOptions>, connected: Mutex<Option<Connected>> },
+    Own(Box<Own>),
     /// The user's.
-    Given(Box<Clients>),
+    Given(Arc<Clients>),
 }
 
-#[derive(Clone)]
+struct Own {
+    url: String,
+    options: ConnectOptions,
+    connected: Mutex<Option<Connected>>,
+}
+
 struct Clients {
     kv: KvClient,
     lease: LeaseClient,
@@ -39,12 +45,12 @@ struct Clients {
 
 impl Endpoints {
     pub(crate) fn open(urls: Vec<String>, options: &ConnectOptions, limit: Duration) -> Self {
-        let slot = |url| Slot::Own { url, options: Box::new(options.clone()), connected: Mutex::default() };
+        let slot = |url| Slot::Own(Box::new(Own { url, options: options.clone(), connected: Mutex::default() }));
         Self { slots: urls.into_iter().map(slot).collect(), current: AtomicUsize::new(0), limit }
     }
 
     pub(crate) fn given(client: &Client, limit: Duration) -> Self {
-        let slot = Slot::Given(Box::new(Clients::of(client)));
+        let slot = Slot::Given(Arc::new(Clients::of(client)));
         Self { slots: vec![slot], current: AtomicUsize::new(0), limit }
     }
 
@@ -54,41 +60,54 @@ impl Endpoints {
     }
 
     pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
-        self.call(|mut clients| {
-            let txn = txn.clone();
-            async move { clients.kv.txn(txn).await }
+        self.call(|clients| {
+            let (mut kv, txn) = (clients.kv.clone(), txn.clone());
+            async move { kv.txn(txn).await }
         })
         .await
     }
 
     pub(crate) async fn get(&self, key: &[u8], options: GetOptions) -> Result<GetResponse, Failure> {
-        self.call(|mut clients| {
-            let (key, options) = (key.to_owned(), options.clone());
-            async move { clients.kv.get(key, Some(options)).await }
+        self.call(|clients| {
+            let (mut kv, key, options) = (clients.kv.clone(), key.to_owned(), options.clone());
+            async move { kv.get(key, Some(options)).await }
         })
         .await
     }
 
     /// Makes a lease of this id; answers the ttl that the server gave, in seconds.
     pub(crate) async fn grant(&self, id: i64, seconds: i64) -> Result<i64, Failure> {
-        let grant = |mut clients: Clients| async move {
-            clients.lease.grant(seconds, Some(LeaseGrantOptions::new().with_id(id))).await
-        };
-        Ok(self.call(grant).await?.ttl())
+        let answer = self.call(|clients| {
+            let mut lease = clients.lease.clone();
+            async move { lease.grant(seconds, Some(LeaseGrantOptions::new().with_id(id))).await }
+        });
+        Ok(answer.await?.ttl())
     }
 
     /// Restarts the ttl of a lease: one send, and the reply that belongs to it.
     pub(crate) async fn keep_alive(&self, id: i64) -> Result<(), Failure> {
-        self.call(|mut clients| async move { clients.lease.keep_alive(id).await.map(drop) }).await
+        self.call(|clients| {
+            let mut lease = clients.lease.clone();
+            async move { lease.keep_alive(id).await.map(drop) }
+        })
+        .await
     }
 
     pub(crate) async fn revoke(&self, id: i64) -> Result<(), Failure> {
-        self.call(|mut clients| async move { clients.lease.revoke(id).await.map(drop) }).await
+        self.call(|clients| {
+            let mut lease = clients.lease.clone();
+            async move { lease.revoke(id).await.map(drop) }
+        })
+        .await
     }
 
     /// The remaining and the granted ttl of a lease, in seconds; the first is below zero if there is no such lease.
     pub(crate) async fn time_to_live(&self, id: i64) -> Result<(i64, i64), Failure> {
-        let answer = self.call(|mut clients| async move { clients.lease.time_to_live(id, None).await }).await?;
+        let answer = self.call(|clients| {
+            let mut lease = clients.lease.clone();
+            async move { lease.time_to_live(id, None).await }
+        });
+        let answer = answer.await?;
         Ok((answer.ttl(), answer.granted_ttl()))
     }
 
@@ -103,9 +122,9 @@ impl Endpoints {
         let options = if prefix { options.with_prefix() } else { options };
         let at = self.current.load(Ordering::Relaxed);
         let stream = self
-            .call(|mut clients| {
-                let (key, options) = (key.to_owned(), options.clone());
-                async move { clients.watch.watch(key, Some(options)).await }
+            .call(|clients| {
+                let (mut watch, key, options) = (clients.watch.clone(), key.to_owned(), options.clone());
+                async move { watch.watch(key, Some(options)).await }
             })
             .await?;
         Ok((stream, at))
@@ -120,7 +139,7 @@ impl Endpoints {
 
     async fn call<T, R, F>(&self, request: R) -> Result<T, Failure>
     where
-        R: Fn(Clients) -> F + Send + Sync,
+        R: Fn(&Clients) -> F + Send + Sync,
         F: Future<Output = Result<T, ClientError>> + Send,
         T: Send,
     {
@@ -128,7 +147,7 @@ impl Endpoints {
         let mut tried = 0;
         loop {
             let at = self.current.load(Ordering::Relaxed);
-            let attempt = async { request(self.slots[at].clients().await?).await.map_err(Failure::from) };
+            let attempt = async { request(&*self.slots[at].clients().await?).await.map_err(Failure::from) };
             let failure = match tokio::time::timeout(end.remaining(), attempt).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(failure)) => failure,
@@ -154,24 +173,24 @@ impl fmt::Debug for Endpoints {
 }
 
 impl Slot {
-    async fn clients(&self) -> Result<Clients, Failure> {
-        let (url, options, connected) = match self {
-            Self::Own { url, options, connected } => (url, options, connected),
-            Self::Given(clients) => return Ok((**clients).clone()),
+    async fn clients(&self) -> Result<Arc<Clients>, Failure> {
+        let own = match self {
+            Self::Own(own) => own,
+            Self::Given(clients) => return Ok(Arc::clone(clients)),
         };
-        let mut connected = connected.lock().await;
+        let mut connected = own.connected.lock().await;
         if let Some(connected) = connected.as_ref().filter(|connected| connected.is_alive()) {
-            return Ok(connected.clients.clone());
+            return Ok(Arc::clone(&connected.clients));
         }
-        let client = Client::connect([url], Some((**options).clone())).await.map_err(Failure::Connect)?;
-        let clients = Clients::of(&client);
-        *connected = Some(Connected { clients: clients.clone(), canary: tokio::spawn(std::future::pending()) });
+        let client = Client::connect([&own.url], Some(own.options.clone())).await.map_err(Failure::Connect)?;
+        let clients = Arc::new(Clients::of(&client));
+        *connected = Some(Connected { clients: Arc::clone(&clients), canary: tokio::spawn(std::future::pending()) });
         Ok(clients)
     }
 
     fn url(&self) -> &str {
         match self {
-            Self::Own { url, .. } => url,
+            Self::Own(own) => &own.url,
             Self::Given(_) => "a client of the program's",
         }
     }
@@ -185,7 +204,7 @@ impl Clients {
 
 /// A client, whose connection is a task of the runtime that it was made on.
 struct Connected {
-    clients: Clients,
+    clients: Arc<Clients>,
     /// A task that ends only with its runtime, and so tells that the connection has ended too.
     canary: JoinHandle<()>,
 }

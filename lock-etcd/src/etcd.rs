@@ -13,8 +13,9 @@ use crate::error::{Failure, NAME, explain, invalid};
 use crate::keys::{self, Layout};
 use crate::lease::Hold;
 use crate::leases::{self, Leases, before_the_claim, whole_seconds};
-use crate::queue::{Spot, Standing, Woken, delete};
+use crate::queue::{Spot, Standing, delete};
 use crate::renewal::hold;
+use crate::turn::Turn;
 
 /// How often a claim is tried under a new lease, because the one that it was to use had ended.
 const LEASES_TRIED: u32 = 3;
@@ -94,7 +95,7 @@ impl Etcd {
             return Err(invalid("connect", "there is no endpoint; name one at least, such as http://127.0.0.1:2379"));
         }
         let options = options.with_require_leader(true).with_auto_token_refresh(true);
-        Self::new(Endpoints::open(urls, &options, config.request_limit), &config)
+        Self::new(Endpoints::open(urls, &options, config.request_limit), config)
     }
 
     /// Keeps locks over a client that the program already has. It should have one endpoint, and `with_require_leader`: see
@@ -104,10 +105,10 @@ impl Etcd {
     ///
     /// `InvalidInput` for a limit of zero, or a prefix with control characters.
     pub fn from_client(client: &Client, config: Config) -> Result<Self> {
-        Self::new(Endpoints::given(client, config.request_limit), &config)
+        Self::new(Endpoints::given(client, config.request_limit), config)
     }
 
-    fn new(endpoints: Endpoints, config: &Config) -> Result<Self> {
+    fn new(endpoints: Endpoints, config: Config) -> Result<Self> {
         if config.request_limit.is_zero() {
             return Err(invalid(
                 "connect",
@@ -184,30 +185,6 @@ impl Etcd {
             .with_state(Arc::new(hold)))
     }
 
-    /// Waits from one predecessor to the next until it is our turn. `None` if the place is gone.
-    async fn wait(&self, spot: &Spot<'_>, mut standing: Standing, stop: &Stop) -> Result<Option<Turn>, Failure> {
-        let mut restarts = 0;
-        loop {
-            let (revision, before) = match standing {
-                Standing::Behind { revision, before } => (revision, before),
-                Standing::First { revision, .. } => return Ok(Some(Turn::Ours(revision))),
-                Standing::Outside | Standing::Gone | Standing::Undone => return Ok(None),
-            };
-            if stop.is_fired() || spot.wait(&before, stop, &mut restarts).await? == Woken::Stopped {
-                spot.leave(revision).await?;
-                return Ok(Some(Turn::GivenUp));
-            }
-            let looking = spot.look(revision, false);
-            standing = if spot.lease.due_at().remaining().is_zero() {
-                let (standing, kept) = tokio::join!(looking, self.leases.keep_alive(&spot.lease));
-                kept?;
-                standing?
-            } else {
-                looking.await?
-            };
-        }
-    }
-
     /// Keeps requests of the claim under this lease from landing, and deletes what has landed.
     async fn undo(&self, queue: &str, claim: &Claim, lease: i64) -> Result<(), Failure> {
         let key = keys::place(queue, lease, claim.id);
@@ -246,15 +223,6 @@ enum How {
     IfFree,
     /// At its end.
     Queue,
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug)]
-enum Turn {
-    /// Our key, of this create revision, is the first.
-    Ours(i64),
-    /// The driver has stopped it, and our key is deleted.
-    GivenUp,
 }
 
 #[async_trait]
@@ -319,13 +287,15 @@ impl Backend for Etcd {
             return self.grant(&spot, revision, again).await.map(Some).map_err(undecided);
         }
         stop.report_waiting();
-        match self.wait(&spot, standing, stop).await {
+        match spot.wait(standing, stop).await {
             // A lease of its own gets its full ttl again now that it counts.
-            Ok(Some(Turn::Ours(revision))) => {
+            Ok(Turn::Ours(revision)) => {
                 self.grant(&spot, revision, !spot.lease.is_session).await.map(Some).map_err(undecided)
             }
-            Ok(Some(Turn::GivenUp)) => Ok(None),
-            Ok(None) | Err(Failure::LeaseGone) => Err(explain(Failure::LeaseGone, "acquire").with_key(&claim.key)),
+            Ok(Turn::GivenUp) => Ok(None),
+            Ok(Turn::Gone) | Err(Failure::LeaseGone) => {
+                Err(explain(Failure::LeaseGone, "acquire").with_key(&claim.key))
+            }
             Err(failure) => Err(undecided(failure)),
         }
     }

@@ -21,11 +21,11 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(config: &Config) -> Result<Self> {
+    pub(crate) fn new(config: Config) -> Result<Self> {
         if config.prefix.contains(char::is_control) {
             return Err(invalid("connect", "the prefix has a control character; use printable text such as `hasp/`"));
         }
-        Ok(Self { prefix: config.prefix.clone(), names: config.names })
+        Ok(Self { prefix: config.prefix, names: config.names })
     }
 
     /// Whether our locks can be told from other keys.
@@ -147,7 +147,7 @@ mod tests {
     ];
 
     fn layout(prefix: &str, names: Names) -> Layout {
-        Layout::new(&Config::new().with_prefix(prefix).with_names(names)).unwrap()
+        Layout::new(Config::new().with_prefix(prefix).with_names(names)).unwrap()
     }
 
     fn queue(layout: &Layout, name: &str) -> String {

@@ -43,6 +43,7 @@ mod leases;
 mod listing;
 mod queue;
 mod renewal;
+mod turn;
 
 pub use config::{Config, Names};
 pub use etcd::Etcd;

@@ -1,25 +1,18 @@
-//! A place in the queue of a lock: taking one, looking who is before it, waiting for that one to go, and giving it up.
+//! A place in the queue of a lock: taking one, looking who is before it, and giving it up.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use etcd_client::{
-    Compare, CompareOp, EventType, GetOptions, GetResponse, KeyValue, PutOptions, ResponseHeader, SortOrder,
-    SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse, WatchResponse,
+    Compare, CompareOp, GetOptions, GetResponse, KeyValue, PutOptions, ResponseHeader, SortOrder, SortTarget, Txn,
+    TxnOp, TxnOpResponse, TxnResponse,
 };
-use lock_core::{Claim, Effect, Error, ErrorKind, Moment, Stop, wait};
+use lock_core::{Claim, Effect, Error, ErrorKind};
 
 use crate::endpoints::Endpoints;
 use crate::error::{Failure, NAME};
 use crate::keys::{self, Layout};
 use crate::lease::Lease;
 use crate::leases::Leases;
-
-/// How often a waiter that finds the store in motion begins its watch anew, before it is content with a late one.
-const NEW_WATCHES: u32 = 3;
-
-/// How long a waiter rests when its watch was ended.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Where a claim may stand: its key under one lease.
 #[derive(Debug)]
@@ -51,17 +44,8 @@ pub(crate) enum Standing {
 /// The key just before ours, as it was at a revision.
 #[derive(Debug)]
 pub(crate) struct Before {
-    key: Vec<u8>,
-    seen_at: i64,
-}
-
-/// Why a wait has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Woken {
-    /// The driver said so.
-    Stopped,
-    /// Something may have changed.
-    Look,
+    pub(crate) key: Vec<u8>,
+    pub(crate) seen_at: i64,
 }
 
 impl<'a> Spot<'a> {
@@ -140,58 +124,6 @@ impl<'a> Spot<'a> {
         Ok(())
     }
 
-    /// Waits until the one before us goes, or it is time to look again, or to keep the lease alive.
-    ///
-    /// `restarts` counts how often in a row a watch was begun anew because something had been written since the look: then the
-    /// server serves that watch late, in a pass every 100 ms.
-    pub(crate) async fn wait(&self, before: &Before, stop: &Stop, restarts: &mut u32) -> Result<Woken, Failure> {
-        let nap = wait::FLOOR.mul_f64(0.75 + fastrand::f64() / 4.0).min(self.lease.due_at().remaining());
-        let nap_ends = Moment::now().saturating_add(nap);
-        // From the next revision: from the one that was read, the server would take the watch for a late one.
-        let (mut stream, at) = tokio::select! {
-            biased;
-            () = stop.fired() => return Ok(Woken::Stopped),
-            stream = self.endpoints.watch_deletions(&before.key, false, before.seen_at + 1) => stream?,
-        };
-        loop {
-            let message = tokio::select! {
-                biased;
-                () = stop.fired() => return Ok(Woken::Stopped),
-                message = stream.message() => message,
-                () = self.lease.lost() => return Ok(Woken::Look),
-                () = tokio::time::sleep(nap_ends.remaining()) => {
-                    *restarts = 0;
-                    return Ok(Woken::Look);
-                }
-            };
-            match message {
-                Ok(Some(message)) if has_deletion(&message) => {
-                    *restarts = 0;
-                    return Ok(Woken::Look);
-                }
-                Ok(Some(message)) if message.canceled() => {
-                    tracing::debug!(reason = message.cancel_reason(), "the watch was cancelled; looking again");
-                }
-                Ok(Some(message)) => {
-                    let now_at = message.header().map_or(0, ResponseHeader::revision);
-                    if message.created() && now_at > before.seen_at && *restarts < NEW_WATCHES {
-                        *restarts += 1;
-                        return Ok(Woken::Look);
-                    }
-                    continue;
-                }
-                Ok(None) => self.endpoints.rotate(at),
-                Err(error) => {
-                    tracing::debug!(%error, "the watch ended; looking again");
-                    self.endpoints.rotate(at);
-                }
-            }
-            // Whatever ended it may end the next one as fast.
-            tokio::time::sleep(PAUSE).await;
-            return Ok(Woken::Look);
-        }
-    }
-
     /// The error of a claim that was abandoned and is used again.
     pub(crate) fn undone(&self) -> Error {
         let says = "this claim was abandoned; make a new one";
@@ -256,10 +188,6 @@ pub(crate) fn got(response: TxnOpResponse) -> Option<GetResponse> {
 /// The store's revision when it answered; of a transaction that wrote, the revision of its writes.
 pub(crate) fn revision(answer: &TxnResponse) -> Result<i64, Failure> {
     answer.header().map(ResponseHeader::revision).ok_or(Failure::Answer("no header"))
-}
-
-fn has_deletion(message: &WatchResponse) -> bool {
-    message.events().iter().any(|event| event.event_type() == EventType::Delete)
 }
 
 /// So many of a queue's newest keys, without their values.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
 use futures_util::future::{join, join_all};
 use lock_core::{Effect, Error, ErrorKind, LockKey, Moment, Renew, Renewal, Result};
 
@@ -81,7 +81,7 @@ impl Etcd {
                 let mut looks = answer.op_responses().into_iter().map(got);
                 let answer = |one: &One<'_>| {
                     let found =
-                        looks.next().flatten().and_then(|look| look.kvs().first().map(|kv| kv.create_revision()));
+                        looks.next().flatten().and_then(|look| look.kvs().first().map(KeyValue::create_revision));
                     (one.place, if found == Some(one.hold.revision) { Ok(renewal) } else { Err(lost(one.key)) })
                 };
                 ones.iter().map(answer).collect()
