@@ -8,4 +8,5 @@ mod ground;
 mod input;
 mod outages;
 mod release;
+mod storm;
 mod votes;

@@ -140,6 +140,23 @@ async fn the_late_votes_of_a_lost_round_are_undone_and_those_of_a_won_one_count(
 }
 
 #[tokio::test]
+async fn closing_waits_for_what_is_still_to_be_undone() {
+    let ground = Ground::new(3);
+    let redlock = Arc::new(ground.redlock(millis(100)).await);
+    let held = [1, 2].map(|node| ground.relays[node].when(about("a")).hold_request());
+    assert!(redlock.try_acquire(&claim("a", millis(60_000))).await.is_err());
+    let closing = tokio::spawn({
+        let redlock = Arc::clone(&redlock);
+        async move { redlock.close().await }
+    });
+    tokio::time::sleep(millis(50)).await;
+    assert!(!closing.is_finished());
+    drop(held);
+    soon(closing).await.unwrap().unwrap();
+    assert_eq!(ground.holding("a"), 0);
+}
+
+#[tokio::test]
 async fn a_vote_that_comes_after_its_release_is_undone() {
     let ground = Ground::new(3);
     let redlock = ground.redlock(millis(200)).await;
