@@ -87,7 +87,12 @@ async fn contend(locks: lock_core::Locks, actor: Actor, over: Arc<AtomicBool>, m
     let mut holds = 0;
     while !over.load(Ordering::Relaxed) {
         let attempt = actor.acquiring("a");
-        match lock.try_acquire().await {
+        // One round, or several of one claim.
+        let answer = match rng.bool() {
+            true => lock.try_acquire().await,
+            false => lock.acquire_within(millis(600)).await.map(Some),
+        };
+        match answer {
             Ok(Some(guard)) => {
                 holds += 1;
                 let hold = attempt.granted(guard.fencing_token(), guard.deadline());

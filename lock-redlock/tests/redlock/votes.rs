@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::{Backend, Effect, ErrorKind, Lease, Release, Stop};
-use lock_testkit::fault::Direction;
+use lock_testkit::fault::{Direction, Request};
 
 use crate::ground::{Ground, about, claim, locks, millis, soon, take, timed, until};
 
@@ -137,6 +137,35 @@ async fn the_late_votes_of_a_lost_round_are_undone_and_those_of_a_won_one_count(
     assert_eq!(ground.holding("won"), 3);
     assert_eq!(redlock.release(&grant).await.unwrap(), Release::Released);
     until("all votes are given back", || ground.holding("won") == 0).await;
+}
+
+/// The undoing of a round is held up in the network until the same claim has won another round over a new connection.
+#[tokio::test]
+async fn a_late_undoing_leaves_the_votes_of_the_next_round_alone() {
+    let ground = Ground::new(3);
+    let redlock = ground.redlock(millis(500)).await;
+    let claim = claim("a", millis(60_000));
+    for node in [0, 2] {
+        ground.nodes[node].command::<()>(&["SET", "hasp:a", "another's"]).unwrap();
+    }
+    // A release has a claim and a round; a vote has a ttl and a label too.
+    let undoing = Request::matching(|arguments| arguments[0] == "EVALSHA" && arguments.len() == 6);
+    let held = ground.relays[1].when(undoing).hold_request();
+    assert!(redlock.try_acquire(&claim).await.unwrap().is_none());
+    soon(held.seen()).await;
+    // The connection that answers nothing is given up.
+    soon(redlock.close()).await.unwrap();
+    assert_eq!(ground.value(1, "a"), Some(format!("{:032x}:2", claim.id.bits())));
+
+    for node in [0, 2] {
+        ground.delete(node, "a");
+    }
+    let _silent = ground.relays[2].when(about("a")).hold_request();
+    let grant = redlock.try_acquire(&claim).await.unwrap().expect("two of three are free, or its own");
+    held.release();
+    tokio::time::sleep(millis(200)).await;
+    assert_eq!(ground.holding("a"), 2, "a vote of the round that was won is gone");
+    assert_eq!(redlock.release(&grant).await.unwrap(), Release::Released);
 }
 
 #[tokio::test]
