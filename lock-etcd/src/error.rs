@@ -140,6 +140,9 @@ fn status_meaning(status: &Status) -> (ErrorKind, Effect, String) {
             Effect::Unknown,
             says("the request was not answered; check the network and the members' logs"),
         ),
+        Code::Unknown if has(&["Service was not ready", "worker closed"]) => {
+            (ErrorKind::Unavailable, Effect::Unknown, says("the client's runtime has ended; make a new client"))
+        }
         Code::Unknown | Code::Internal
             if has(&[
                 "transport error",
@@ -154,9 +157,6 @@ fn status_meaning(status: &Status) -> (ErrorKind, Effect, String) {
                 Effect::Unknown,
                 says("the connection failed; check the network and the members' logs"),
             )
-        }
-        Code::Unknown if has(&["Service was not ready", "worker closed"]) => {
-            (ErrorKind::Unavailable, Effect::Unknown, says("the client's runtime has ended; make a new client"))
         }
         Code::ResourceExhausted if has(&["space exceeded"]) => (
             ErrorKind::Rejected,
@@ -221,7 +221,12 @@ mod tests {
             (status(Code::Unknown, "transport error"), K::Unavailable, E::Unknown, "the connection failed"),
             (status(Code::Unknown, "h2 protocol error: reset"), K::Unavailable, E::Unknown, "the connection failed"),
             (status(Code::Unknown, "context deadline exceeded"), K::Unavailable, E::Unknown, "the connection failed"),
-            (status(Code::Unknown, "Service was not ready"), K::Unavailable, E::Unknown, "runtime has ended"),
+            (
+                status(Code::Unknown, "Service was not ready: transport error"),
+                K::Unavailable,
+                E::Unknown,
+                "runtime has ended",
+            ),
             (status(Code::NotFound, "etcdserver: requested lease not found"), K::Unavailable, E::None, "lease ended"),
             (ClientError::LeaseKeepAliveError("lease not found".into()).into(), K::Unavailable, E::None, "lease ended"),
             (ClientError::LeaseKeepAliveError("closed".into()).into(), K::Unavailable, E::Unknown, "connection failed"),

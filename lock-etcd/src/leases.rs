@@ -17,8 +17,8 @@ use crate::lease::Lease;
 /// this grants more.
 pub(crate) const MIN_TTL: Duration = Duration::from_secs(1);
 
-/// How long the watch rests after it failed.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long the watch rests after it ended; twice as long each time that it cannot be begun, up to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 #[derive(Debug)]
 pub(crate) struct Leases {
@@ -263,6 +263,7 @@ impl Drop for Leases {
 
 /// One watch for all leases of a client: each has a key, and the server deletes it when the lease ends.
 async fn watch_markers(leases: Weak<Leases>) {
+    let mut pause = PAUSES.0;
     while let Some(strong) = leases.upgrade() {
         let (endpoints, markers) = (Arc::clone(&strong.endpoints), strong.layout.markers(&strong.instance));
         let watch = match strong.look_for_losses().await {
@@ -273,6 +274,7 @@ async fn watch_markers(leases: Weak<Leases>) {
         drop(strong);
         match watch {
             Ok((mut stream, at)) => {
+                pause = PAUSES.0;
                 while let Ok(Some(message)) = stream.message().await {
                     let Some(leases) = leases.upgrade() else { return };
                     leases.note_deletions(&message);
@@ -285,9 +287,10 @@ async fn watch_markers(leases: Weak<Leases>) {
             Err(failure) => {
                 let error = explain(failure, "watch");
                 tracing::debug!(%error, "the watch on our leases failed; it is tried again");
+                pause = (pause * 2).min(PAUSES.1);
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -167,6 +167,20 @@ async fn an_extension_moves_the_key_to_another_lease() {
     }
 }
 
+/// Its lease is there already, by an id that follows from the claim: made anew, it counts once.
+#[tokio::test]
+async fn a_fixed_claim_finds_its_own_grant_also_from_another_client() {
+    let cluster = one();
+    let (ours, theirs) = (etcd(&cluster), etcd(&cluster));
+    let first = take(&ours, &fixed("a", 30)).await;
+    let second = take(&theirs, &first.claim).await;
+    assert_eq!((second.fencing_token, second.ttl), (first.fencing_token, first.ttl));
+    assert!(second.sent_at > first.sent_at);
+    assert_eq!(keys(&admin(&cluster).await, "hasp/a/").await.len(), 1);
+    assert_eq!(theirs.release(&second).await.unwrap(), Release::Released);
+    assert_eq!(ours.release(&first).await.unwrap(), Release::NotHeld);
+}
+
 #[tokio::test]
 async fn what_is_released_leaves_no_lease_of_its_own_and_close_ends_the_session() {
     let cluster = one();
