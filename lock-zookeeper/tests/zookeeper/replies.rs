@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Effect, ErrorKind, Release, Undone};
 use lock_testkit::fault::Direction;
 
-use crate::ground::{Ground, claim, eventually, locks, make_path, nodes};
+use crate::ground::{Ground, ROOM, claim, eventually, locks, make_path, nodes};
 
 /// Sends an acquire whose reply is lost with its connection, once the node exists.
 async fn lose_the_reply(ground: &Ground, name: &str, acquiring: impl Future) {
@@ -50,7 +50,7 @@ async fn a_user_of_locks_does_not_notice_a_lost_reply() {
     let lock = locks(&ours).lock("quiet").unwrap();
 
     let mut guard = None;
-    lose_the_reply(&ground, "quiet", async { guard = Some(lock.acquire().await.unwrap()) }).await;
+    lose_the_reply(&ground, "quiet", async { guard = Some(lock.acquire_within(ROOM).await.unwrap()) }).await;
     let guard = guard.unwrap();
     assert!(guard.is_held());
     assert_eq!(nodes(&look, "/hasp/quiet").await.len(), 1);

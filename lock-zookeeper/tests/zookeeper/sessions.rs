@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use lock_core::{Backend, Lease, LossReason, Moment, Release};
+use lock_core::{Backend, Effect, ErrorKind, Lease, LossReason, Moment, Release, Stop};
 use lock_testkit::ZooKeeperEnsemble;
 use lock_testkit::fault::Relay;
 use lock_zookeeper::{Config, ZooKeeper};
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
-use crate::ground::{Ground, ROOM, SESSION, claim, eventually, locks, millis, nodes, take};
+use crate::ground::{Ground, ROOM, SESSION, claim, eventually, locks, make_path, millis, nodes, open, take};
 
 /// A twin of the session, with the same id and password, closes it while the holder is cut off.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_another_client_closed_is_a_loss_at_once() {
-    // A long session, so that the deadline is far away and the loss can only come from the server's word.
+    // The deadline is far away and nobody renews, so the loss can only come from the server's word.
     let ensemble = ZooKeeperEnsemble::builder(1).tick(millis(2_000)).start().unwrap();
     let relay = Relay::start_opaque(ensemble.addr(0)).unwrap();
     let connector = || Client::connector().with_session_timeout(millis(40_000));
@@ -22,7 +22,8 @@ async fn a_session_that_another_client_closed_is_a_loss_at_once() {
     let ours =
         ZooKeeper::from_connector(connector().with_session(twin.clone()), relay.addr().to_string(), Config::new());
     let ours: Arc<dyn Backend> = Arc::new(ours.await.unwrap());
-    let guard = locks(&ours).lock("twin").unwrap().acquire().await.unwrap();
+    let lock = locks(&ours).lock("twin").unwrap().lease(Lease::fixed(millis(20_000)));
+    let guard = lock.acquire().await.unwrap();
 
     relay.refuse_connections();
     relay.cut_connections();
@@ -35,6 +36,28 @@ async fn a_session_that_another_client_closed_is_a_loss_at_once() {
     relay.accept_connections().unwrap();
     assert_eq!(timeout(ROOM, guard.lost()).await.unwrap(), LossReason::NotHeld);
     assert!(!guard.is_held());
+}
+
+/// The client library would keep it for the next connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_while_there_is_no_connection_is_never_sent() {
+    let ground = Ground::new();
+    let look = ground.look().await;
+    let config = Config::new().with_request_limit(millis(300));
+    let ours = open(&ground.relay.addr().to_string(), config).await;
+    make_path(&ours, "never").await;
+    ground.relay.refuse_connections();
+    ground.relay.cut_connections();
+    // The first may be on its way when the connection breaks.
+    let told = async || ours.try_acquire(&claim("never")).await.unwrap_err().effect() == Effect::None;
+    eventually("the client notices", told).await;
+    let error = ours.try_acquire(&claim("never")).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None));
+    assert!(error.to_string().contains("no connection for 300ms"), "{error}");
+    ground.relay.accept_connections().unwrap();
+    let grant = ours.acquire(&claim("back"), &Stop::new()).await.unwrap().unwrap();
+    assert!(nodes(&look, "/hasp/never").await.is_empty());
+    assert_eq!(ours.release(&grant).await.unwrap(), Release::Released);
 }
 
 /// A silence that is shorter than the lease costs nothing.
@@ -136,7 +159,7 @@ async fn a_renewed_lease_is_half_the_session_and_a_longer_fixed_one_is_refused()
             Ok(grant) => assert!(granted && ours.release(&grant.unwrap()).await.unwrap() == Release::Released),
             Err(error) => {
                 assert!(!granted, "{error}");
-                assert_eq!(error.kind(), lock_core::ErrorKind::InvalidInput);
+                assert_eq!(error.kind(), ErrorKind::InvalidInput);
                 assert!(error.to_string().contains("half of the session's timeout"), "{error}");
             }
         }
@@ -145,7 +168,7 @@ async fn a_renewed_lease_is_half_the_session_and_a_longer_fixed_one_is_refused()
     let locks = locks(&ours);
     let guard = locks.lock("extended").unwrap().lease(Lease::fixed(SESSION / 4)).acquire().await.unwrap();
     let error = guard.extend(SESSION).await.unwrap_err();
-    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidInput, "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     let guard = locks.lock("extended-less").unwrap().lease(Lease::fixed(SESSION / 4)).acquire().await.unwrap();
     let before = guard.deadline();
     guard.extend(SESSION / 2).await.unwrap();
@@ -154,7 +177,7 @@ async fn a_renewed_lease_is_half_the_session_and_a_longer_fixed_one_is_refused()
 
 /// Waits in line for a lock; also says when it was granted.
 async fn take_when_free(backend: &Arc<dyn Backend>, name: &str) -> (lock_core::Grant, Moment) {
-    let stop = lock_core::Stop::new();
+    let stop = Stop::new();
     let grant = timeout(ROOM, backend.acquire(&claim(name), &stop)).await.expect("it is free soon");
     (grant.expect("the server runs").expect("nobody stopped it"), Moment::now())
 }
