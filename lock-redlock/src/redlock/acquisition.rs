@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Backend, Claim, Effect, Error, ErrorKind, FencingToken, Grant, Moment, Result};
 
@@ -85,6 +86,10 @@ impl Redlock {
                 }
             })
         };
-        self.stragglers.spawn(ask::settle(round, calls, undo));
+        let mut rest = Box::pin(ask::settle(round, calls, undo));
+        // What is to be undone now is sent now, before anything that the caller asks these nodes next.
+        if (&mut rest).now_or_never().is_none() {
+            self.stragglers.spawn(rest);
+        }
     }
 }

@@ -6,6 +6,7 @@ mod extension;
 mod fencing;
 mod ground;
 mod input;
+mod memory;
 mod outages;
 mod release;
 mod storm;
