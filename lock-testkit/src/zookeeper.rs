@@ -9,6 +9,7 @@ use lock_core::Moment;
 use tempfile::TempDir;
 
 use self::member::{ANSWER_LIMIT, EARLY_ANSWER_LIMIT, Member, Ports, Program};
+use crate::fault::Relay;
 
 /// How long an ensemble may take until every member serves. One member alone needs about a second.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -37,6 +38,7 @@ pub struct ZooKeeperEnsemble {
     // Before the folder, so that they have ended when the folder goes.
     members: Vec<Mutex<Member>>,
     ports: Vec<Ports>,
+    links: Vec<Link>,
     _folder: TempDir,
 }
 
@@ -62,7 +64,13 @@ impl ZooKeeperEnsemble {
     /// If `members` is zero.
     pub fn builder(members: usize) -> ZooKeeperEnsembleBuilder {
         assert!(members > 0, "an ensemble has at least one member");
-        ZooKeeperEnsembleBuilder { members, tick: Duration::from_millis(200), config: String::new(), properties: Vec::new() }
+        ZooKeeperEnsembleBuilder {
+            members,
+            tick: Duration::from_millis(200),
+            config: String::new(),
+            properties: Vec::new(),
+            links: false,
+        }
     }
 
     /// How many members it has, alive or not.
@@ -153,6 +161,21 @@ impl ZooKeeperEnsemble {
         self.member(member).wipe()
     }
 
+    /// Cuts a member off from the others, which goes on to serve its clients for some ticks. Only with
+    /// [`links`](ZooKeeperEnsembleBuilder::links), else it does nothing.
+    pub fn isolate(&self, member: usize) {
+        self.links_of(member).for_each(Relay::black_hole);
+    }
+
+    /// Ends [`isolate`](ZooKeeperEnsemble::isolate).
+    pub fn rejoin(&self, member: usize) {
+        self.links_of(member).for_each(Relay::heal);
+    }
+
+    fn links_of(&self, member: usize) -> impl Iterator<Item = &Relay> {
+        self.links.iter().filter(move |link| link.from == member || link.to == member).map(|link| &link.relay)
+    }
+
     /// What a member has logged since it was first started.
     ///
     /// # Errors
@@ -204,6 +227,7 @@ pub struct ZooKeeperEnsembleBuilder {
     tick: Duration,
     config: String,
     properties: Vec<String>,
+    links: bool,
 }
 
 impl ZooKeeperEnsembleBuilder {
@@ -222,6 +246,13 @@ impl ZooKeeperEnsembleBuilder {
     /// Sets a property of Java for every member, such as `znode.container.checkIntervalMs`: what zoo.cfg has no name for.
     pub fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));
+        self
+    }
+
+    /// Lets the members reach each other through relays, so that one can be [isolated](ZooKeeperEnsemble::isolate). Elections
+    /// go past them.
+    pub fn links(mut self) -> Self {
+        self.links = true;
         self
     }
 
@@ -248,26 +279,53 @@ impl ZooKeeperEnsembleBuilder {
     fn start_once(&self, program: &Program) -> io::Result<ZooKeeperEnsemble> {
         let folder = tempfile::Builder::new().prefix("hasp-zookeeper-").tempdir()?;
         let ports = (0..self.members).map(|_| Ports::free()).collect::<io::Result<Vec<_>>>()?;
-        let quorum: String = if self.members == 1 {
-            String::new()
-        } else {
-            (1..).zip(&ports).map(|(id, ports)| ports.quorum_line(id)).collect()
-        };
+        let links = if self.links { Link::between(&ports)? } else { Vec::new() };
         let mut members = Vec::new();
-        for (id, ports) in (1..).zip(&ports) {
+        for (member, own) in ports.iter().enumerate() {
             let config = format!(
                 "tickTime={}\ninitLimit=100\nsyncLimit=25\nclientPortAddress=127.0.0.1\nclientPort={}\n\
-                 maxClientCnxns=0\n4lw.commands.whitelist=*\nadmin.enableServer=false\n{quorum}{}",
+                 maxClientCnxns=0\n4lw.commands.whitelist=*\nadmin.enableServer=false\n{}{}",
                 self.tick.as_millis(),
-                ports.client_addr().port(),
+                own.client_addr().port(),
+                quorum(member, &ports, &links),
                 self.config,
             );
-            members.push(Mutex::new(Member::start(program.clone(), folder.path(), id, &config)?));
+            members.push(Mutex::new(Member::start(program.clone(), folder.path(), member + 1, &config)?));
         }
-        let ensemble = ZooKeeperEnsemble { members, ports, _folder: folder };
+        let ensemble = ZooKeeperEnsemble { members, ports, links, _folder: folder };
         for member in 0..self.members {
             ensemble.await_service(member)?;
         }
         Ok(ensemble)
     }
+}
+
+/// The way from one member to the peers' port of another.
+#[derive(Debug)]
+struct Link {
+    from: usize,
+    to: usize,
+    relay: Relay,
+}
+
+impl Link {
+    fn between(ports: &[Ports]) -> io::Result<Vec<Self>> {
+        let members = 0..ports.len();
+        let pairs = members.clone().flat_map(|from| members.clone().map(move |to| (from, to)));
+        let others = pairs.filter(|(from, to)| from != to);
+        others.map(|(from, to)| Ok(Self { from, to, relay: Relay::start_opaque(ports[to].peers_addr())? })).collect()
+    }
+}
+
+/// The lines that tell a member where all are, itself included; none for a single one.
+fn quorum(member: usize, ports: &[Ports], links: &[Link]) -> String {
+    if ports.len() == 1 {
+        return String::new();
+    }
+    let line = |(to, ports): (usize, &Ports)| {
+        let link = links.iter().find(|link| link.from == member && link.to == to);
+        let peers = link.map_or_else(|| ports.peers_addr(), |link| link.relay.addr());
+        format!("server.{}={peers}:{}\n", to + 1, ports.election())
+    };
+    ports.iter().enumerate().map(line).collect()
 }

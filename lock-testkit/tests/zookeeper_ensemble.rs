@@ -42,6 +42,19 @@ fn a_stopped_member_is_silent_until_it_goes_on() {
 }
 
 #[test]
+fn an_isolated_follower_stops_serving_until_it_rejoins() {
+    let ensemble = ZooKeeperEnsemble::builder(3).config("syncLimit", "5").links().start().unwrap();
+    let leader = ensemble.leader().expect("all three serve");
+    let follower = (leader + 1) % 3;
+    let serves = |member| ensemble.command(member, "srvr").is_ok_and(|answer| answer.contains("Mode: "));
+    ensemble.isolate(follower);
+    eventually(|| (!serves(follower)).then_some(()));
+    assert!(serves(leader));
+    ensemble.rejoin(follower);
+    eventually(|| serves(follower).then_some(()));
+}
+
+#[test]
 fn a_setting_that_zookeeper_refuses_is_an_error_with_its_log() {
     let error = ZooKeeperEnsemble::builder(1).config("tickTime", "soon").start().unwrap_err();
     assert!(error.to_string().contains("soon"), "{error}");

@@ -80,8 +80,12 @@ impl Ports {
         (Ipv4Addr::LOCALHOST, self.client).into()
     }
 
-    pub(super) fn quorum_line(&self, id: usize) -> String {
-        format!("server.{id}=127.0.0.1:{}:{}\n", self.peers, self.election)
+    pub(super) fn peers_addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.peers).into()
+    }
+
+    pub(super) const fn election(&self) -> u16 {
+        self.election
     }
 
     pub(super) fn ask(&self, command: &str, limit: Duration) -> io::Result<String> {
