@@ -39,6 +39,27 @@ async fn a_leader_that_is_killed_costs_a_lock_at_most_on_time() {
     assert_eq!(theirs.release(&grant).await.unwrap(), Release::Released);
 }
 
+/// The follower answers the holder's reads although the leader has ended the session: only `sync` shows it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_is_cut_off_does_not_keep_a_lock_alive() {
+    let ensemble = ZooKeeperEnsemble::builder(3).links().start().unwrap();
+    let leader = ensemble.leader().unwrap();
+    let follower = (leader + 1) % 3;
+    let ours = open(&ensemble.addr(follower).to_string(), Config::new()).await;
+    let theirs = open(&ensemble.addr(leader).to_string(), Config::new()).await;
+    let guard = locks(&ours).lock("cut-off").unwrap().acquire().await.unwrap();
+    let renewed = guard.deadline();
+    eventually("it is renewed", async || guard.deadline() > renewed).await;
+
+    ensemble.isolate(follower);
+    let grant = timeout(ROOM, theirs.acquire(&claim("cut-off"), &Stop::new())).await.expect("the session ends");
+    let granted = Moment::now();
+    assert!(granted >= guard.deadline(), "granted to another before the holder's deadline");
+    assert!(!guard.is_held());
+    assert!(grant.unwrap().unwrap().fencing_token > guard.fencing_token());
+    ensemble.rejoin(follower);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_majority_nothing_is_granted_and_everything_ends_in_bounded_time() {
     let ensemble = ZooKeeperEnsemble::start(3).unwrap();
