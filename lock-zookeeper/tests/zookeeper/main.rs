@@ -8,4 +8,5 @@ mod input;
 mod line;
 mod nodes;
 mod replies;
+mod runtimes;
 mod sessions;
