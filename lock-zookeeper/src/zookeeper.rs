@@ -397,7 +397,9 @@ impl Backend for ZooKeeper {
 async fn vouch(session: &Session, lease: Lease, sent_at: Moment) -> Result<(Moment, Duration), Failure> {
     let soon = session.timeout() / 4;
     let ttl = session.ttl(sent_at);
-    if ttl >= lease.ttl().min(soon) {
+    // A renewed lease gets more at its next renewal, and a fixed one must be as long as it says.
+    let needed = if lease.is_renewed() { lease.ttl().min(soon) } else { lease.ttl() };
+    if ttl >= needed {
         return Ok((sent_at, ttl));
     }
     tokio::time::sleep(sent_at.saturating_add(soon).remaining()).await;

@@ -96,6 +96,51 @@ async fn a_black_hole_of_half_the_session_is_a_loss_on_time_and_the_session_goes
     assert_eq!(owner(&look, "half-after").await, session, "a session that lives is used again");
 }
 
+/// Just after a silence an answer proves little; a fixed lease is handed out only when it is certain to last.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_silence_a_grant_waits_until_the_session_is_certain() {
+    let ground = Ground::new();
+    let (ours, look) = (ground.relayed().await, ground.look().await);
+    let mut long = claim("silence");
+    long.lease = Lease::fixed(SESSION / 2);
+    // On a busy machine the session may end meanwhile, and a new one has no silence behind it.
+    for _ in 0..5 {
+        let before = take(&ours, "silence").await;
+        let session = owner(&look, "silence").await;
+        assert_eq!(ours.release(&before).await.unwrap(), Release::Released);
+        ground.relay.black_hole();
+        sleep(SESSION * 5 / 8).await;
+        let healed = Moment::now();
+        ground.relay.heal();
+        let grant = loop {
+            match ours.try_acquire(&long).await {
+                Ok(grant) => break grant.expect("a free lock is granted"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            }
+        };
+        let survived = owner(&look, "silence").await == session;
+        assert_eq!(grant.ttl, SESSION / 2);
+        assert_eq!(ours.release(&grant).await.unwrap(), Release::Released);
+        if survived {
+            assert!(grant.sent_at.saturating_duration_since(healed) >= SESSION / 4, "granted on the first answer");
+            return;
+        }
+    }
+    panic!("no session survived a silence that was shorter than its timeout");
+}
+
+/// Nobody asked anything for longer than the session's timeout, and yet there was no silence.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_session_grants_at_once() {
+    let ground = Ground::new();
+    let ours = ground.direct().await;
+    sleep(SESSION + millis(200)).await;
+    let before = Moment::now();
+    let grant = take(&ours, "idle").await;
+    assert_eq!(grant.ttl, SESSION / 2);
+    assert!(grant.sent_at.saturating_duration_since(before) < SESSION / 4, "it waited for a second answer");
+}
+
 /// The server ends the session; the holder has known for long that it lost; and later claims have a new session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_hole_of_twice_the_session_is_a_loss_on_time_and_a_new_session_follows() {
