@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use etcd_client::{Client, ConnectOptions, GetOptions, PutOptions, Txn, TxnOp};
 use lock_core::{
-    Backend, Claim, Effect, Error, Exclusion, Expiry, Fencing, FencingToken, Grant, Guarantees, Inspection, LockKey,
+    Backend, Claim, Error, Exclusion, Expiry, Fencing, FencingToken, Grant, Guarantees, Inspection, LockKey,
     NodeFailure, OwnerCheck, Release, Renew, Renewal, Result, Stop, Undone, WakeUp,
 };
 
@@ -12,7 +12,8 @@ use crate::endpoints::Endpoints;
 use crate::error::{Failure, NAME, explain, invalid};
 use crate::keys::{self, Layout};
 use crate::lease::Hold;
-use crate::leases::{self, Leases, before_the_claim, whole_seconds};
+use crate::leases::{self, Leases, before_the_claim, own_id, whole_seconds};
+use crate::places::Places;
 use crate::queue::{Spot, Standing, delete};
 use crate::renewal::hold;
 use crate::turn::Turn;
@@ -26,8 +27,8 @@ const LEASES_TRIED: u32 = 3;
 ///
 /// # Keys
 ///
-/// `<prefix><name>/<lease>-<claim>`, both in hex, holds a place in the lock's queue; its value is the holder's label. The key
-/// of the smallest create revision holds the lock, and that revision is the fencing token. Go's `concurrency.Mutex`, `etcdctl
+/// `<prefix><name>/<client>` holds a client's place in the lock's queue; a second claim of the same client has
+/// `<prefix><name>/<lease>-<claim>`. All are in hex, and the value is the claim, and `:label` if there is one. The key of the smallest create revision holds the lock, and that revision is the fencing token. Go's `concurrency.Mutex`, `etcdctl
 /// lock` and the Lock service keep the same order under the same names, so all exclude each other. `<prefix>%leases/...` has a
 /// key per lease, by which a client learns that the lease has ended; `<prefix>%undone/...` has one for each claim that was
 /// given up while a request of it was on its way, for as long as its lease lives. A user needs readwrite on the prefix.
@@ -57,6 +58,7 @@ pub struct Etcd {
     pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) layout: Layout,
     pub(crate) leases: Arc<Leases>,
+    places: Arc<Places>,
 }
 
 impl Etcd {
@@ -117,7 +119,7 @@ impl Etcd {
         }
         let (endpoints, layout) = (Arc::new(endpoints), Layout::new(config)?);
         let leases = Arc::new(Leases::new(Arc::clone(&endpoints), layout.clone()));
-        Ok(Self { endpoints, layout, leases })
+        Ok(Self { endpoints, layout, leases, places: Arc::default() })
     }
 
     /// Takes a place in the queue, or the lock; under a new lease if the one that was to be used had ended.
@@ -131,14 +133,17 @@ impl Etcd {
         let mut tried = 0;
         loop {
             let lease = self.leases.of(claim, seconds).await.map_err(|failure| before_the_claim(failure, "acquire"))?;
-            let spot = Spot::new(&self.leases, &self.endpoints, &self.layout, claim, queue, lease);
+            let choice = self.places.choose(queue, claim.id);
+            let spot = Spot::new(&self.leases, &self.endpoints, &self.layout, claim, queue, lease, choice);
             tried += 1;
             match self.enter_once(&spot, how).await {
                 Ok(Standing::Undone) => return Err(spot.undone()),
                 Ok(Standing::Gone) if tried < LEASES_TRIED => {}
+                Ok(Standing::Taken) if tried < LEASES_TRIED => spot.choice.go_apart(),
                 Ok(standing) => return Ok((spot, standing)),
                 Err(Failure::LeaseGone) if tried < LEASES_TRIED => self.leases.lose(&spot.lease),
-                Err(failure) => return Err(explain(failure, "acquire")),
+                Err(failure) if failure.had_no_effect() => return Err(explain(failure, "acquire")),
+                Err(failure) => return Err(spot.undecided(failure)),
             }
         }
     }
@@ -165,53 +170,60 @@ impl Etcd {
         entering.await
     }
 
-    /// Whether the lock is held by somebody else, as far as one look tells.
-    async fn is_anothers(&self, claim: &Claim, queue: &str) -> Result<bool> {
+    /// Whether the lock is held by another claim than this one of ours, as far as one look tells.
+    async fn is_anothers(&self, claim: &Claim, queue: &str, seconds: i64) -> Result<bool> {
         let first = self.first(queue).await.map_err(|failure| before_the_claim(failure, "acquire"))?;
-        Ok(first.kvs().first().is_some_and(|first| keys::lease_of_place(queue, claim.id, first.key()).is_none()))
+        let ours =
+            [keys::common_place(queue, &self.leases.instance), keys::place(queue, own_id(claim.id, seconds), claim.id)];
+        let is_ours = |key: &[u8]| ours.iter().any(|ours| ours.as_bytes() == key);
+        Ok(first.kvs().first().is_some_and(|first| !is_ours(first.key()) || !keys::is_of(claim.id, first.value())))
     }
 
     /// Makes a grant of being first. A ttl that runs since long is restarted.
-    async fn grant(&self, spot: &Spot<'_>, revision: i64, restart: bool) -> Result<Grant, Failure> {
-        if restart {
-            self.leases.keep_alive(&spot.lease).await?;
+    async fn grant(&self, spot: Spot<'_>, revision: i64, restart: bool) -> Result<Grant> {
+        if restart && let Err(failure) = self.leases.keep_alive(&spot.lease).await {
+            return Err(spot.undecided(failure));
         }
-        let token = u64::try_from(revision).map_err(|_negative| Failure::Answer("a revision below zero"))?;
-        let hold = Hold::new(spot.claim.id, spot.key.clone(), revision, Arc::clone(&spot.lease));
+        let Ok(token) = u64::try_from(revision) else {
+            return Err(spot.undecided(Failure::Answer("a revision below zero")));
+        };
+        let Spot { claim, key, lease, choice, .. } = spot;
+        let (sent_at, ttl) = (lease.alive_at(), lease.granted);
+        let hold = Hold::new(claim.id, key, revision, lease, choice);
         let signal = hold.signal.clone();
-        Ok(Grant::new(spot.claim.clone(), spot.lease.alive_at(), spot.lease.granted)
+        Ok(Grant::new(claim.clone(), sent_at, ttl)
             .with_fencing_token(FencingToken::new(token))
             .with_loss_signal(signal)
             .with_state(Arc::new(hold)))
     }
 
-    /// Keeps requests of the claim under this lease from landing, and deletes what has landed.
-    async fn undo(&self, queue: &str, claim: &Claim, lease: i64) -> Result<(), Failure> {
-        let key = keys::place(queue, lease, claim.id);
+    /// Keeps requests of the claim under this lease from landing. Without the lease none can.
+    async fn bury(&self, claim: &Claim, lease: i64) -> Result<(), Failure> {
         let tombstone = self.layout.tombstone(lease, claim.id);
         let put = TxnOp::put(tombstone, "", Some(PutOptions::new().with_lease(lease)));
-        let delete = TxnOp::delete(key, None);
-        match self.endpoints.txn(Txn::new().and_then([put, delete.clone()])).await {
+        match self.endpoints.txn(Txn::new().and_then([put])).await {
             Ok(_) => self.leases.note_tombstone(lease),
-            // Without the lease no request under it can land; the key may have moved to another.
-            Err(Failure::LeaseGone) => {
-                self.endpoints.txn(Txn::new().and_then([delete])).await?;
-            }
+            Err(Failure::LeaseGone) => {}
             Err(failure) => return Err(failure),
         }
         Ok(())
     }
 
-    async fn undo_all(&self, queue: &str, claim: &Claim, seconds: i64) -> Result<(), Failure> {
-        let mut leases = self.leases.that_may_hold(claim, seconds);
-        let options = GetOptions::new().with_prefix().with_keys_only();
-        let queued = self.endpoints.get(queue.as_bytes(), options).await?;
-        leases.extend(queued.kvs().iter().filter_map(|kv| keys::lease_of_place(queue, claim.id, kv.key())));
-        leases.sort_unstable();
-        leases.dedup();
-        for lease in leases {
-            self.undo(queue, claim, lease).await?;
+    /// First no request can land any more; then what has landed is deleted.
+    async fn undo(&self, queue: &str, claim: &Claim, seconds: i64) -> Result<(), Failure> {
+        let named = self.leases.that_may_hold(claim, seconds);
+        for lease in &named {
+            self.bury(claim, *lease).await?;
         }
+        let queued = self.endpoints.get(queue.as_bytes(), GetOptions::new().with_prefix()).await?;
+        for found in queued.kvs().iter().filter(|kv| keys::is_of(claim.id, kv.value())) {
+            // It may be of another client, which has named a lease that we do not know.
+            if found.lease() != 0 && !named.contains(&found.lease()) {
+                self.bury(claim, found.lease()).await?;
+            }
+            delete(&self.endpoints, found.key(), found.create_revision()).await?;
+        }
+        self.places.free(queue, claim.id);
         Ok(())
     }
 }
@@ -254,22 +266,19 @@ impl Backend for Etcd {
         let seconds = whole_seconds(claim.lease.ttl(), "acquire").map_err(|error| error.with_key(&claim.key))?;
         let queue = self.layout.queue(&claim.key, "acquire")?;
         let keyed = |error: Error| error.with_key(&claim.key);
-        if !claim.lease.is_renewed() && self.is_anothers(claim, &queue).await.map_err(keyed)? {
+        if !claim.lease.is_renewed() && self.is_anothers(claim, &queue, seconds).await.map_err(keyed)? {
             // Before a lease is made for nothing.
             return Ok(None);
         }
         let (spot, standing) = self.enter(claim, &queue, seconds, How::IfFree).await.map_err(keyed)?;
-        let undecided = |failure| explain(failure, "acquire").with_effect(Effect::Unknown).with_key(&claim.key);
         match standing {
-            Standing::First { revision, again } => {
-                self.grant(&spot, revision, again).await.map(Some).map_err(undecided)
-            }
+            Standing::First { revision, again } => self.grant(spot, revision, again).await.map(Some),
             Standing::Behind { revision, .. } => {
                 // An earlier request of this claim had queued.
-                spot.leave(revision).await.map_err(undecided)?;
+                spot.leave(revision).await.map_err(|failure| spot.undecided(failure))?;
                 Ok(None)
             }
-            Standing::Outside | Standing::Gone | Standing::Undone => {
+            Standing::Outside | Standing::Gone | Standing::Undone | Standing::Taken => {
                 self.leases.end_own(&spot.lease).await;
                 Ok(None)
             }
@@ -281,22 +290,21 @@ impl Backend for Etcd {
         let queue = self.layout.queue(&claim.key, "acquire")?;
         let entered = self.enter(claim, &queue, seconds, How::Queue).await;
         let (spot, standing) = entered.map_err(|error| error.with_key(&claim.key))?;
-        // From here on our key may stand in the queue.
-        let undecided = |failure| explain(failure, "acquire").with_effect(Effect::Unknown).with_key(&claim.key);
         if let Standing::First { revision, again } = standing {
-            return self.grant(&spot, revision, again).await.map(Some).map_err(undecided);
+            return self.grant(spot, revision, again).await.map(Some);
         }
         stop.report_waiting();
         match spot.wait(standing, stop).await {
-            // A lease of its own gets its full ttl again now that it counts.
             Ok(Turn::Ours(revision)) => {
-                self.grant(&spot, revision, !spot.lease.is_session).await.map(Some).map_err(undecided)
+                // A lease of its own gets its full ttl again now that it counts.
+                let restart = !spot.lease.is_session;
+                self.grant(spot, revision, restart).await.map(Some)
             }
             Ok(Turn::GivenUp) => Ok(None),
             Ok(Turn::Gone) | Err(Failure::LeaseGone) => {
                 Err(explain(Failure::LeaseGone, "acquire").with_key(&claim.key))
             }
-            Err(failure) => Err(undecided(failure)),
+            Err(failure) => Err(spot.undecided(failure)),
         }
     }
 
@@ -309,6 +317,7 @@ impl Backend for Etcd {
         let hold = hold(grant, "release")?;
         let deleted = delete(&self.endpoints, hold.key.as_bytes(), hold.revision).await;
         let deleted = deleted.map_err(|failure| explain(failure, "release").with_key(&grant.claim.key))?;
+        hold.choice.free();
         self.leases.end_own(&hold.lease()).await;
         Ok(if deleted { Release::Released } else { Release::NotHeld })
     }
@@ -317,7 +326,7 @@ impl Backend for Etcd {
     async fn abandon(&self, claim: &Claim) -> Result<Undone> {
         let queue = self.layout.queue(&claim.key, "abandon")?;
         let seconds = whole_seconds(claim.lease.ttl(), "abandon").map_err(|error| error.with_key(&claim.key))?;
-        let undone = self.undo_all(&queue, claim, seconds).await;
+        let undone = self.undo(&queue, claim, seconds).await;
         undone.map(|()| Undone::Settled).map_err(|failure| explain(failure, "abandon").with_key(&claim.key))
     }
 

@@ -85,17 +85,37 @@ impl Layout {
     }
 }
 
-/// The key of a claim in a queue.
+/// The key that a client uses in a queue, one claim after another.
+pub(crate) fn common_place(queue: &str, instance: &str) -> String {
+    format!("{queue}{instance}")
+}
+
+/// The key of a claim that shares the queue with another of its client.
 pub(crate) fn place(queue: &str, lease: i64, claim: ClaimId) -> String {
     format!("{queue}{}", place_name(lease, claim))
 }
 
-/// The lease under which `key` was put into `queue`, if it is the place of this claim.
-pub(crate) fn lease_of_place(queue: &str, claim: ClaimId, key: &[u8]) -> Option<i64> {
-    let name = std::str::from_utf8(key).ok()?.strip_prefix(queue)?;
-    let lease = name.strip_suffix(&*format!("-{:032x}", claim.bits()))?;
-    i64::from_str_radix(lease, 16).ok()
+/// What our keys in a queue hold: whose they are, and the label.
+pub(crate) fn value(claim: ClaimId, label: Option<&str>) -> String {
+    match label {
+        Some(label) => format!("{:032x}:{label}", claim.bits()),
+        None => format!("{:032x}", claim.bits()),
+    }
 }
+
+/// Whether a key that holds this is the claim's.
+pub(crate) fn is_of(claim: ClaimId, value: &[u8]) -> bool {
+    value.get(..CLAIM).is_some_and(|id| id == self::value(claim, None).as_bytes())
+}
+
+/// The label in a value; foreign keys have none.
+pub(crate) fn label(value: &[u8]) -> Option<String> {
+    let label = value.get(CLAIM..)?.strip_prefix(b":")?;
+    Some(String::from_utf8_lossy(label).into_owned())
+}
+
+/// How many digits a claim has.
+const CLAIM: usize = 32;
 
 /// The lease at the end of a marker.
 pub(crate) fn lease_of_marker(markers: &str, key: &[u8]) -> Option<i64> {
@@ -209,12 +229,20 @@ mod tests {
     }
 
     #[test]
-    fn places_and_markers_tell_their_lease() {
+    fn a_value_tells_its_claim_and_label() {
         let (claim, other) = (ClaimId::random(), ClaimId::random());
-        let place = place("hasp/a/", 0x3375_a22c, claim);
-        assert_eq!(lease_of_place("hasp/a/", claim, place.as_bytes()), Some(0x3375_a22c));
-        assert_eq!(lease_of_place("hasp/a/", other, place.as_bytes()), None);
-        assert_eq!(lease_of_place("hasp/b/", claim, place.as_bytes()), None);
+        for (given, found) in [(None, None), (Some("host 7"), Some("host 7")), (Some("a:b"), Some("a:b"))] {
+            let value = value(claim, given);
+            assert!(is_of(claim, value.as_bytes()) && !is_of(other, value.as_bytes()));
+            assert_eq!(label(value.as_bytes()).as_deref(), found);
+        }
+        for foreign in [&b""[..], b"x", b"a value of some other program, and a long one"] {
+            assert!(!is_of(claim, foreign) && label(foreign).is_none());
+        }
+    }
+
+    #[test]
+    fn a_marker_tells_its_lease() {
         let layout = layout("hasp/", Names::Escaped);
         assert_eq!(lease_of_marker(&layout.markers("7"), layout.marker("7", 31).as_bytes()), Some(31));
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use lock_core::{ClaimId, LossSignal, Moment};
 
+use crate::places::Choice;
+
 /// How many abandoned claims one lease remembers. After that, new claims get a new lease, and the tombstones go with the old.
 const TOMBSTONES: u32 = 1_000;
 
@@ -138,6 +140,7 @@ pub(crate) struct Hold {
     /// The create revision of the key, which is also the fencing token.
     pub(crate) revision: i64,
     pub(crate) signal: LossSignal,
+    pub(crate) choice: Choice,
     under: Mutex<Under>,
 }
 
@@ -150,10 +153,10 @@ struct Under {
 }
 
 impl Hold {
-    pub(crate) fn new(claim: ClaimId, key: String, revision: i64, lease: Arc<Lease>) -> Self {
+    pub(crate) fn new(claim: ClaimId, key: String, revision: i64, lease: Arc<Lease>, choice: Choice) -> Self {
         let signal = LossSignal::new();
         let number = lease.join(&signal);
-        Self { claim, key, revision, signal, under: Mutex::new(Under { lease, number, modified: revision }) }
+        Self { claim, key, revision, signal, choice, under: Mutex::new(Under { lease, number, modified: revision }) }
     }
 
     pub(crate) fn lease(&self) -> Arc<Lease> {
@@ -193,7 +196,9 @@ mod tests {
     }
 
     fn hold(lease: &Arc<Lease>) -> Hold {
-        Hold::new(ClaimId::random(), "a/1f-2".to_owned(), 7, Arc::clone(lease))
+        let claim = ClaimId::random();
+        let choice = Arc::new(crate::places::Places::default()).choose("a/", claim);
+        Hold::new(claim, "a/1f-2".to_owned(), 7, Arc::clone(lease), choice)
     }
 
     #[test]

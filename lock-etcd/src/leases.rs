@@ -24,8 +24,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 pub(crate) struct Leases {
     endpoints: Arc<Endpoints>,
     layout: Layout,
-    /// Tells our markers from those of other clients.
-    instance: String,
+    /// Tells our keys from those of other clients.
+    pub(crate) instance: String,
     known: Mutex<Known>,
     /// Held while a session is made, so that two do not make two.
     making: tokio::sync::Mutex<()>,

@@ -41,6 +41,7 @@ mod keys;
 mod lease;
 mod leases;
 mod listing;
+mod places;
 mod queue;
 mod renewal;
 mod turn;

@@ -8,6 +8,7 @@ use lock_core::{Effect, Error, ErrorKind, FencingToken, Inspection, LockKey, Rel
 
 use crate::Etcd;
 use crate::error::{Failure, NAME, explain};
+use crate::keys;
 use crate::queue::delete;
 
 /// How many keys are read at once.
@@ -23,7 +24,7 @@ impl Etcd {
         let Some(first) = queued.kvs().first() else { return Ok(inspection) };
         inspection.held = true;
         inspection.holder = Some(String::from_utf8_lossy(&first.key()[queue.len()..]).into_owned());
-        inspection.label = Some(String::from_utf8_lossy(first.value()).into_owned()).filter(|label| !label.is_empty());
+        inspection.label = keys::label(first.value());
         inspection.fencing_token = u64::try_from(first.create_revision()).ok().map(FencingToken::new);
         if first.lease() != 0 {
             let (remaining, _) = self.endpoints.time_to_live(first.lease()).await.map_err(explained)?;

@@ -9,10 +9,11 @@ use etcd_client::{
 use lock_core::{Claim, Effect, Error, ErrorKind};
 
 use crate::endpoints::Endpoints;
-use crate::error::{Failure, NAME};
+use crate::error::{Failure, NAME, explain};
 use crate::keys::{self, Layout};
 use crate::lease::Lease;
 use crate::leases::Leases;
+use crate::places::Choice;
 
 /// Where a claim may stand: its key under one lease.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Spot<'a> {
     pub(crate) lease: Arc<Lease>,
     pub(crate) queue: &'a str,
     pub(crate) key: String,
+    pub(crate) choice: Choice,
     tombstone: String,
 }
 
@@ -39,6 +41,8 @@ pub(crate) enum Standing {
     Gone,
     /// It was abandoned, so it may not stand anywhere.
     Undone,
+    /// Its key is another claim's, which this client has left behind.
+    Taken,
 }
 
 /// The key just before ours, as it was at a revision.
@@ -56,10 +60,15 @@ impl<'a> Spot<'a> {
         claim: &'a Claim,
         queue: &'a str,
         lease: Arc<Lease>,
+        choice: Choice,
     ) -> Self {
-        let key = keys::place(queue, lease.id, claim.id);
+        let key = if choice.is_common {
+            keys::common_place(queue, &leases.instance)
+        } else {
+            keys::place(queue, lease.id, claim.id)
+        };
         let tombstone = layout.tombstone(lease.id, claim.id);
-        Self { leases, endpoints, claim, lease, queue, key, tombstone }
+        Self { leases, endpoints, claim, lease, queue, key, choice, tombstone }
     }
 
     /// Takes the lock if nobody is in the queue; else leaves the queue as it is.
@@ -71,10 +80,10 @@ impl<'a> Spot<'a> {
         if answer.succeeded() {
             return Ok(Standing::First { revision, again: false });
         }
-        let Some(own) = self.own_place(&answer)? else { return Ok(Standing::Undone) };
-        match own {
-            Some(revision) => self.look(revision, true).await,
-            None => Ok(Standing::Outside),
+        match self.refused(&answer)? {
+            Refused::Undone => Ok(Standing::Undone),
+            Refused::Ours(found) => self.stand_again(&found).await,
+            Refused::Others | Refused::Absent => Ok(Standing::Outside),
         }
     }
 
@@ -84,10 +93,11 @@ impl<'a> Spot<'a> {
         let answer = self.enter_if(absent, newest(2)).await?;
         let revision = revision(&answer)?;
         if !answer.succeeded() {
-            return match self.own_place(&answer)? {
-                None => Ok(Standing::Undone),
-                Some(Some(revision)) => self.look(revision, true).await,
-                Some(None) => Err(Failure::Answer("a key that is and is not there")),
+            return match self.refused(&answer)? {
+                Refused::Undone => Ok(Standing::Undone),
+                Refused::Ours(found) => self.stand_again(&found).await,
+                Refused::Others => Ok(Standing::Taken),
+                Refused::Absent => Err(Failure::Answer("a key that is and is not there")),
             };
         }
         let queued =
@@ -124,6 +134,12 @@ impl<'a> Spot<'a> {
         Ok(())
     }
 
+    /// The error of a request after which our key may stand in the queue: the claim keeps it.
+    pub(crate) fn undecided(&self, failure: Failure) -> Error {
+        self.choice.keep();
+        explain(failure, "acquire").with_effect(Effect::Unknown).with_key(&self.claim.key)
+    }
+
     /// The error of a claim that was abandoned and is used again.
     pub(crate) fn undone(&self) -> Error {
         let says = "this claim was abandoned; make a new one";
@@ -133,18 +149,16 @@ impl<'a> Spot<'a> {
     /// Puts our key if `condition` holds and the claim was not abandoned, and then lists the queue; else looks why not.
     async fn enter_if(&self, condition: Compare, list: GetOptions) -> Result<TxnResponse, Failure> {
         let alive = Compare::create_revision(&*self.tombstone, CompareOp::Equal, 0);
-        let label = self.claim.label.as_deref().unwrap_or_default();
+        let value = keys::value(self.claim.id, self.claim.label.as_deref());
         let under = || Some(PutOptions::new().with_lease(self.lease.id));
-        let mut puts = vec![TxnOp::put(&*self.key, label, under())];
+        let mut puts = vec![TxnOp::put(&*self.key, value, under())];
         let marks = !self.lease.is_marked();
         if marks {
             puts.push(TxnOp::put(self.leases.marker(&self.lease), "", under()));
         }
         puts.push(TxnOp::get(self.queue, Some(list)));
-        let looks = [
-            TxnOp::get(&*self.tombstone, Some(GetOptions::new().with_keys_only())),
-            TxnOp::get(&*self.key, Some(GetOptions::new().with_keys_only())),
-        ];
+        let looks =
+            [TxnOp::get(&*self.tombstone, Some(GetOptions::new().with_keys_only())), TxnOp::get(&*self.key, None)];
         let answer = self.endpoints.txn(Txn::new().when([condition, alive]).and_then(puts).or_else(looks)).await?;
         if marks && answer.succeeded() {
             self.lease.set_marked();
@@ -152,15 +166,41 @@ impl<'a> Spot<'a> {
         Ok(answer)
     }
 
-    /// Of a refused entry: `None` if the claim was abandoned, else the create revision of our key if it is there.
-    fn own_place(&self, answer: &TxnResponse) -> Result<Option<Option<i64>>, Failure> {
+    /// An earlier request of this claim had put its key.
+    async fn stand_again(&self, found: &KeyValue) -> Result<Standing, Failure> {
+        if found.lease() != self.lease.id {
+            // Under a lease that new claims do not use any more, and that nobody keeps alive for this one.
+            delete(self.endpoints, self.key.as_bytes(), found.create_revision()).await?;
+            return Ok(Standing::Gone);
+        }
+        self.look(found.create_revision(), true).await
+    }
+
+    /// Why an entry was refused.
+    fn refused(&self, answer: &TxnResponse) -> Result<Refused, Failure> {
         let looks: Vec<_> = answer.op_responses().into_iter().filter_map(got).collect();
         let [tombstone, own] = &looks[..] else { return Err(Failure::Answer("not two looks")) };
         if !tombstone.kvs().is_empty() {
-            return Ok(None);
+            return Ok(Refused::Undone);
         }
-        Ok(Some(own.kvs().first().map(KeyValue::create_revision)))
+        Ok(match own.kvs().first() {
+            Some(found) if keys::is_of(self.claim.id, found.value()) => Refused::Ours(found.clone()),
+            Some(_) => Refused::Others,
+            None => Refused::Absent,
+        })
     }
+}
+
+/// Why an entry was refused.
+enum Refused {
+    /// The claim was abandoned.
+    Undone,
+    /// Our key is there.
+    Ours(KeyValue),
+    /// Our key is another claim's.
+    Others,
+    /// It was for another reason.
+    Absent,
 }
 
 impl Before {

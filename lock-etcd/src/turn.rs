@@ -53,7 +53,7 @@ impl Spot<'_> {
             let (revision, before) = match standing {
                 Standing::Behind { revision, before } => (revision, before),
                 Standing::First { revision, .. } => return Ok(Turn::Ours(revision)),
-                Standing::Outside | Standing::Gone | Standing::Undone => return Ok(Turn::Gone),
+                Standing::Outside | Standing::Gone | Standing::Undone | Standing::Taken => return Ok(Turn::Gone),
             };
             let next = match kept.take().filter(|watch| watch.key == before.key) {
                 Some(watch) => self.listen(watch, &before, stop, &mut restarts).await,

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Backend, ErrorKind, Lease, Locks, LossReason, Moment, Options, Release, Renew};
+use lock_core::{Backend, Effect, ErrorKind, Lease, Locks, LossReason, Moment, Options, Release, Renew, Stop};
+use lock_etcd::{Config, Etcd};
 use lock_testkit::EtcdCluster;
+use lock_testkit::fault::{Direction, Relay};
 
 use crate::ground::{ROOM, Waiter, admin, etcd, eventually, fixed, keys, one, renewed, revoke, take};
 
@@ -62,8 +64,8 @@ async fn a_revoked_lease_of_a_fixed_grant_is_a_loss_at_once() {
 #[tokio::test]
 async fn a_revoke_that_the_watch_missed_is_found_when_it_is_back() {
     let cluster = one();
-    let relay = lock_testkit::fault::Relay::start_opaque(cluster.member(0).addr()).unwrap();
-    let etcd = Arc::new(lock_etcd::Etcd::connect([format!("http://{}", relay.addr())]).unwrap());
+    let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
+    let etcd = Arc::new(Etcd::connect([format!("http://{}", relay.addr())]).unwrap());
     let held = take(&etcd, &renewed("a", 60)).await;
     let admin = admin(&cluster).await;
     relay.black_hole();
@@ -167,18 +169,66 @@ async fn an_extension_moves_the_key_to_another_lease() {
     }
 }
 
-/// Its lease is there already, by an id that follows from the claim: made anew, it counts once.
+/// The lease was made and the reply lost: the claim comes again, with a lease of the same id.
 #[tokio::test]
-async fn a_fixed_claim_finds_its_own_grant_also_from_another_client() {
+async fn a_lease_whose_reply_was_lost_is_found_again() {
     let cluster = one();
-    let (ours, theirs) = (etcd(&cluster), etcd(&cluster));
-    let first = take(&ours, &fixed("a", 30)).await;
-    let second = take(&theirs, &first.claim).await;
-    assert_eq!((second.fencing_token, second.ttl), (first.fencing_token, first.ttl));
-    assert!(second.sent_at > first.sent_at);
-    assert_eq!(keys(&admin(&cluster).await, "hasp/a/").await.len(), 1);
-    assert_eq!(theirs.release(&second).await.unwrap(), Release::Released);
-    assert_eq!(ours.release(&first).await.unwrap(), Release::NotHeld);
+    let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
+    let config = Config::new().with_request_limit(Duration::from_millis(500));
+    let options = etcd_client::ConnectOptions::new();
+    let etcd = Etcd::connect_with([format!("http://{}", relay.addr())], options, config).unwrap();
+    let admin = admin(&cluster).await;
+    let claim = fixed("a", 30);
+    assert!(!etcd.inspect(&claim.key).await.unwrap().held);
+    relay.set_delay(Direction::ToClient, Duration::from_secs(1));
+    let error = etcd.acquire(&claim, &Stop::new()).await.expect_err("the reply is late");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
+    relay.set_delay(Direction::ToClient, Duration::ZERO);
+    eventually("the lease is there", async || admin.lease_client().leases().await.unwrap().leases().len() == 1).await;
+    // The first tries may stand behind the late reply.
+    let mut held = None;
+    eventually("it is granted", async || {
+        held = etcd.acquire(&claim, &Stop::new()).await.ok().flatten();
+        held.is_some()
+    })
+    .await;
+    let held = held.unwrap();
+    assert_eq!(held.ttl, Duration::from_secs(30));
+    assert_eq!(admin.lease_client().leases().await.unwrap().leases().len(), 1);
+    assert_eq!(etcd.release(&held).await.unwrap(), Release::Released);
+}
+
+/// etcd reads past every deleted key until a compaction, so a lock that changes hands often must not leave one each time.
+#[tokio::test]
+async fn claims_that_follow_each_other_use_one_key() {
+    let cluster = one();
+    let (etcd, admin) = (etcd(&cluster), admin(&cluster).await);
+    let mut used = std::collections::HashSet::new();
+    for round in 0..4 {
+        let claim = if round % 2 == 0 { renewed("a", 30) } else { fixed("a", 30) };
+        let held = take(&etcd, &claim).await;
+        // A waiter beside it has a key of its own.
+        let waiter = Waiter::start(&etcd, renewed("a", 30)).await;
+        used.insert(keys(&admin, "hasp/a/").await[0].0.clone());
+        assert_eq!(etcd.release(&held).await.unwrap(), Release::Released);
+        let held = waiter.granted().await;
+        assert_eq!(etcd.release(&held).await.unwrap(), Release::Released);
+    }
+    assert_eq!(used.len(), 1, "{used:?}");
+}
+
+/// The key of a holder that nobody gave back is still there; the next claim goes apart and waits behind it.
+#[tokio::test]
+async fn a_key_that_was_left_behind_is_not_taken_for_ones_own() {
+    let cluster = one();
+    let (etcd, admin) = (etcd(&cluster), admin(&cluster).await);
+    drop(take(&etcd, &renewed("a", 30)).await);
+    assert!(etcd.try_acquire(&renewed("a", 30)).await.unwrap().is_none());
+    let waiter = Waiter::start(&etcd, renewed("a", 30)).await;
+    assert_eq!(keys(&admin, "hasp/a/").await.len(), 2);
+    assert_eq!(etcd.force_release(&renewed("a", 30).key).await.unwrap(), Release::Released);
+    let held = waiter.granted().await;
+    assert_eq!(etcd.release(&held).await.unwrap(), Release::Released);
 }
 
 #[tokio::test]
