@@ -22,6 +22,8 @@ struct Used {
     common: HashMap<String, ClaimId>,
     /// Those who have a key of their own.
     apart: HashSet<ClaimId>,
+    /// Those of whom a request may have been applied, or may still be.
+    uncertain: HashSet<ClaimId>,
 }
 
 /// A claim's key. Dropped, it is free for others, unless it was [kept](Choice::keep).
@@ -32,7 +34,7 @@ pub(crate) struct Choice {
     claim: ClaimId,
     /// Whether it is the client's own key of the queue.
     pub(crate) is_common: bool,
-    is_kept: AtomicBool,
+    went_apart: AtomicBool,
 }
 
 impl Places {
@@ -44,7 +46,13 @@ impl Places {
             used.apart.insert(claim);
         }
         drop(used);
-        Choice { places: Arc::clone(self), queue: queue.to_owned(), claim, is_common, is_kept: AtomicBool::new(false) }
+        Choice {
+            places: Arc::clone(self),
+            queue: queue.to_owned(),
+            claim,
+            is_common,
+            went_apart: AtomicBool::new(false),
+        }
     }
 
     /// The claim is over, and nothing of it can come any more.
@@ -54,6 +62,7 @@ impl Places {
             used.common.remove(queue);
         }
         used.apart.remove(&claim);
+        used.uncertain.remove(&claim);
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
@@ -62,10 +71,9 @@ impl Places {
 }
 
 impl Choice {
-    /// The claim keeps the key beyond this value, because a request of it may have been applied: it will come again, or be
-    /// abandoned.
+    /// The claim keeps the key until it is released or abandoned, because a request of it may have been applied.
     pub(crate) fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
+        self.places.used().uncertain.insert(self.claim);
     }
 
     /// The key is free for others.
@@ -77,13 +85,14 @@ impl Choice {
     pub(crate) fn go_apart(&self) {
         self.free();
         self.places.used().apart.insert(self.claim);
-        self.keep();
+        self.went_apart.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for Choice {
     fn drop(&mut self) {
-        if !self.is_kept.load(Ordering::Relaxed) {
+        let is_uncertain = self.places.used().uncertain.contains(&self.claim);
+        if !is_uncertain && !self.went_apart.load(Ordering::Relaxed) {
             self.free();
         }
     }
@@ -112,8 +121,10 @@ mod tests {
         assert!(held.is_common && !other.is_common && places.choose("b/", ClaimId::random()).is_common);
         other.keep();
         drop((held, other));
-        // A second request of the claim must find what the first has left, although the common key is free now.
-        assert!(!places.choose("a/", second).is_common);
+        // A later request of the claim must find what the first has left, although the common key is free now.
+        for _ in 0..2 {
+            assert!(!places.choose("a/", second).is_common);
+        }
         assert!(places.choose("a/", first).is_common);
     }
 

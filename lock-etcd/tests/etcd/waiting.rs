@@ -79,6 +79,28 @@ async fn a_waiter_keeps_its_own_lease_alive() {
     }
 }
 
+/// The network is away for a moment: the same claim finds the place that it had, and takes no second one behind it.
+#[tokio::test]
+async fn a_wait_that_failed_finds_its_place_again() {
+    let cluster = one();
+    let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
+    let etcd = Arc::new(lock_etcd::Etcd::connect([format!("http://{}", relay.addr())]).unwrap());
+    let admin = admin(&cluster).await;
+    let held = take(&etcd, &renewed("a", 30)).await;
+    let claim = renewed("a", 30);
+    let waiter = Waiter::start(&etcd, claim.clone()).await;
+    let before = keys(&admin, "hasp/a/").await;
+    relay.black_hole();
+    let error = waiter.ended().await.expect_err("the network is away");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
+    relay.heal();
+    eventually("released", async || etcd.release(&held).await.is_ok()).await;
+    let again = tokio::time::timeout(ROOM, etcd.acquire(&claim, &lock_core::Stop::new())).await;
+    let grant = again.expect("nobody is before it").unwrap().unwrap();
+    assert_eq!(keys(&admin, "hasp/a/").await, before[1..]);
+    assert_eq!(etcd.release(&grant).await.unwrap(), Release::Released);
+}
+
 /// S54: dropped after any number of steps.
 #[tokio::test]
 async fn a_cancelled_waiter_leaves_no_key() {
