@@ -21,6 +21,9 @@ mod redis_reentrant {}
 #[doc = include_str!("strategies/redlock.md")]
 mod redlock {}
 
+#[doc = include_str!("strategies/etcd.md")]
+mod etcd {}
+
 #[doc = include_str!("strategies/zookeeper.md")]
 mod zookeeper {}
 
