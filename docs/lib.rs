@@ -3,6 +3,9 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+#[doc = include_str!("choosing.md")]
+mod choosing {}
+
 #[doc = include_str!("safety.md")]
 mod safety {}
 
