@@ -229,7 +229,8 @@ impl Links {
             Err(Failure::Redis(error)) if !error.is_io_error() && link.life.answers.load(Ordering::Relaxed) == 0 => {
                 self.give_up(link);
             }
-            Err(_) => {}
+            // The link has answered, or reconnects by itself.
+            Err(Failure::Redis(_) | Failure::Limit(_) | Failure::Connect(_) | Failure::Pool(_)) => {}
         }
         answer
     }
