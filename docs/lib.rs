@@ -18,6 +18,12 @@ mod redis_token {}
 #[doc = include_str!("strategies/redis-reentrant.md")]
 mod redis_reentrant {}
 
+#[doc = include_str!("strategies/redlock.md")]
+mod redlock {}
+
+#[doc = include_str!("strategies/zookeeper.md")]
+mod zookeeper {}
+
 #[doc = include_str!("testing.md")]
 mod testing {}
 

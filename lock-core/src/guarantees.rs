@@ -92,7 +92,8 @@ pub enum NodeFailure {
     EndsHolders,
     /// The locks are gone, and somebody else can take them at once.
     LosesLocks,
-    /// The locks stand as long as a majority of the nodes keeps its data.
+    /// The locks stand as long as the nodes that keep their data are a majority. Where the store does not bring a node that
+    /// lost its data up to date again (Redlock), that is a majority of those that granted.
     SurvivesMinority,
 }
 

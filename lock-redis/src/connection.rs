@@ -153,6 +153,9 @@ impl Connection {
 
     /// Takes a connection of `pool` for each request. Waiters poll.
     ///
+    /// The pool's connections have a response limit of their own, 500 ms in redis 1.8; the shorter of that and
+    /// [`Config::request_limit`] counts.
+    ///
     /// # Errors
     ///
     /// As for [`open`](Connection::open).
@@ -215,7 +218,7 @@ impl Connection {
     }
 
     /// Runs a script by its digest, and by its text if the server has forgotten it: then it certainly has not run.
-    pub(crate) async fn run(&self, script: &Script, call: &Call<'_>) -> Result<i64, Failure> {
+    pub(crate) async fn run<T: FromRedisValue + Send>(&self, script: &Script, call: &Call<'_>) -> Result<T, Failure> {
         match self.command(&script.evalsha(call)).await {
             Err(failure) if failure.is_server_code("NOSCRIPT") => self.command(&script.eval(call)).await,
             answer => answer,

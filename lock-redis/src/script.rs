@@ -4,13 +4,15 @@ use redis::Cmd;
 
 /// A Lua script and its digest.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub struct Script {
     source: &'static str,
     digest: String,
 }
 
 impl Script {
-    fn new(source: &'static str) -> Self {
+    /// The script with this text.
+    #[must_use]
+    pub fn new(source: &'static str) -> Self {
         Self { source, digest: redis::Script::new(source).get_hash().to_owned() }
     }
 
@@ -31,11 +33,14 @@ impl Script {
     }
 }
 
-/// What one run of a script is given.
-#[derive(Debug)]
-pub(crate) struct Call<'a> {
-    pub(crate) keys: &'a [&'a str],
-    pub(crate) args: &'a [&'a str],
+/// What one run of a [`Script`] is given.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a script has keys and arguments and nothing else")]
+pub struct Call<'a> {
+    /// Its KEYS.
+    pub keys: &'a [&'a str],
+    /// Its ARGV.
+    pub args: &'a [&'a str],
 }
 
 impl Call<'_> {

@@ -6,6 +6,9 @@
 //! | piece | what it is for |
 //! | --- | --- |
 //! | [`RedisServer`] | a redis-server of one's own, to be killed, stopped and restarted |
+//! | [`RedisNodes`] | several of them that know nothing of each other |
+//! | [`EtcdCluster`] | the same for etcd, with one member or several |
+//! | [`ZooKeeperEnsemble`] | the same for ZooKeeper, with one member or several |
 //! | [`fault::Relay`] | a network that holds, loses, cuts and delays requests and replies, picked by what they say |
 //! | [`history::History`] | what happened, by one clock, and whether two held at once, an update was lost, a token fell |
 //! | [`Process`] | a child process that is paused or killed, and never outlives the test |
@@ -70,6 +73,7 @@
 
 #[cfg(feature = "tls")]
 mod certificates;
+mod etcd;
 pub mod fault;
 pub mod history;
 mod port;
@@ -77,8 +81,11 @@ mod process;
 mod redis;
 mod resp;
 pub mod suite;
+mod zookeeper;
 
 #[cfg(feature = "tls")]
 pub use self::certificates::Certificates;
-pub use self::redis::{Monitor, Monitored, RedisServer, RedisServerBuilder};
+pub use self::etcd::{EtcdCluster, EtcdClusterBuilder, EtcdMember};
+pub use self::redis::{Monitor, Monitored, RedisNodes, RedisServer, RedisServerBuilder};
+pub use self::zookeeper::{ZooKeeperEnsemble, ZooKeeperEnsembleBuilder};
 pub use process::Process;

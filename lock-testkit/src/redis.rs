@@ -1,5 +1,6 @@
 mod admin;
 mod monitor;
+mod nodes;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -18,6 +19,7 @@ use tempfile::TempDir;
 
 use self::admin::{Door, USER};
 pub use self::monitor::{Monitor, Monitored};
+pub use self::nodes::RedisNodes;
 use crate::Process;
 use crate::port::free_port;
 

@@ -199,6 +199,7 @@ const RULES: &[Rule] = &[
     ("force_release::waiters_are_woken", always, |f| Box::pin(inspect::force_wakes_a_waiter(f))),
     ("force_release::it_ends_every_hold_of_a_reentrant_lock", reentrant, |f| Box::pin(inspect::force_ends_every_hold(f))),
     ("close::it_ends_in_bounded_time_and_leaves_other_clients_alone", always, |f| Box::pin(inspect::close_ends(f))),
+    ("close::what_its_session_kept_goes_to_the_next_in_line", session, |f| Box::pin(inspect::close_frees_what_the_session_kept(f))),
 
     // Exclusion, keys and tokens
     ("exclusion::eight_contenders_lose_no_update", excludes, |f| Box::pin(contend::no_update_is_lost(f))),
@@ -246,6 +247,11 @@ fn always(_: &Guarantees) -> bool {
 /// An entry that nobody renews ends by its own ttl.
 fn entry(guarantees: &Guarantees) -> bool {
     guarantees.expiry == Expiry::Entry
+}
+
+/// An entry ends with the session that keeps it.
+fn session(guarantees: &Guarantees) -> bool {
+    guarantees.expiry == Expiry::Session
 }
 
 fn fair(guarantees: &Guarantees) -> bool {

@@ -32,13 +32,14 @@ struct State {
     /// Where `max_hold` ends it.
     ends_at: Option<Moment>,
     ttl: Duration,
-    /// The longest ttl that the store was sent; it is never sent a shorter one, because a late, shorter request would undercut
-    /// a newer one.
+    /// The longest ttl that the store gave, or may have given; it is never sent a shorter one, because a late, shorter request
+    /// would undercut a newer one.
     longest: Duration,
     renewed: bool,
     renew_at: Moment,
     backoff: Backoff,
-    renewing: bool,
+    /// The ttl of the renewal in flight.
+    renewing: Option<Duration>,
     extensions: Vec<Extension>,
     place: Option<Place>,
     /// Whether a copy of a request that acquires may still land.
@@ -81,7 +82,7 @@ impl Held {
             renewed: lease.is_renewed(),
             renew_at: grant.sent_at.saturating_add(ttl / 3),
             backoff: Backoff::of_renewal(ttl),
-            renewing: false,
+            renewing: None,
             extensions: Vec::new(),
             place: Some(place),
             uncertain,
@@ -143,7 +144,7 @@ impl Held {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if !self.state().renewing {
+            if self.state().renewing.is_none() {
                 return;
             }
             changed.await;
@@ -240,16 +241,15 @@ impl Held {
         let mut state = self.state();
         let soon = now.saturating_add(state.ttl / 30);
         let due = !state.extensions.is_empty() || (state.renewed && state.renew_at <= soon);
-        if state.renewing || !due {
+        if state.renewing.is_some() || !due {
             return None;
         }
-        state.renewing = true;
         let mut ttl = state.longest;
         for extension in &mut state.extensions {
             extension.sent = true;
             ttl = ttl.max(extension.ttl);
         }
-        state.longest = ttl;
+        state.renewing = Some(ttl);
         Some(ttl)
     }
 
@@ -257,7 +257,10 @@ impl Held {
     pub(crate) fn end_renewal(&self, answer: Result<Renewal>) -> bool {
         let now = Moment::now();
         let mut state = self.state();
-        state.renewing = false;
+        let sent = state.renewing.take().unwrap_or_default();
+        if answer.as_ref().err().is_none_or(|error| error.effect() == Effect::Unknown) {
+            state.longest = state.longest.max(sent);
+        }
         let (answered, waiting): (Vec<_>, _) =
             std::mem::take(&mut state.extensions).into_iter().partition(|one| one.sent);
         state.extensions = waiting;
@@ -360,7 +363,7 @@ impl State {
             Phase::Lost(_) if !self.finished => return Some(end),
             Phase::Lost(_) | Phase::GivenBack => return None,
         }
-        Some(match (self.renewing, self.extensions.is_empty(), self.renewed) {
+        Some(match (self.renewing.is_some(), self.extensions.is_empty(), self.renewed) {
             (true, _, _) | (false, true, false) => end,
             (false, true, true) => end.min(self.renew_at),
             (false, false, _) => end.min(Moment::now()),

@@ -224,6 +224,21 @@ async fn a_failed_extension_leaves_the_lease_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_extension_that_was_refused_counts_for_nothing_and_one_that_may_have_taken_place_counts() {
+    let store = Store::new();
+    let guard = locks(&store).lock("k").unwrap().lease(Lease::fixed(TTL)).acquire().await.unwrap();
+    pass(ms(10)).await;
+    store.script("renew", [Step::Rejected, Step::Answer, Step::ReplyLost(ms(1)), Step::Answer]);
+    guard.extend(TTL * 4).await.unwrap_err();
+    guard.extend(TTL * 2).await.unwrap();
+    guard.extend(TTL * 4).await.unwrap_err();
+    guard.extend(TTL * 3).await.unwrap();
+    let ttls: Vec<_> = store.calls("renew").iter().map(|call| call.ttl).collect();
+    assert_eq!(ttls, [TTL * 4, TTL * 2, TTL * 4, TTL * 4]);
+    assert!(guard.remaining() <= TTL * 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn max_hold_is_a_loss_with_a_reason_of_its_own_at_once() {
     let store = Store::new();
     let locks = locks_with(&store, Options::new().with_max_hold(ms(1_500)));

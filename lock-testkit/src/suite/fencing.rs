@@ -1,6 +1,6 @@
 //! Fencing tokens, seen at the backend.
 
-use lock_core::{Moment, Release, Result};
+use lock_core::{Expiry, Moment, Release, Result};
 
 use super::Fixture;
 use super::ground::{ROOM, another, hold, hold_shortly, hold_soon, key, renew, take};
@@ -22,6 +22,10 @@ pub(super) async fn tokens_grow(fixture: &dyn Fixture) -> Result<()> {
     }
     let expiring = hold_shortly(fixture, &*clients[0], &key).await?;
     tokens.extend(expiring.fencing_token.map(lock_core::FencingToken::value));
+    if fixture.guarantees().expiry == Expiry::Session {
+        // Its entry lives as long as its session.
+        clients[0].close().await?;
+    }
     let (next, _) = hold_soon(fixture, &*clients[1], &key, expiring.ttl + ROOM).await?;
     tokens.extend(next.fencing_token.map(lock_core::FencingToken::value));
     assert_eq!(clients[1].release(&next).await?, Release::Released);

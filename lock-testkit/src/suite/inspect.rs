@@ -165,3 +165,14 @@ pub(super) async fn close_ends(fixture: &dyn Fixture) -> Result<()> {
     assert_eq!(ours.release(&held).await?, Release::Released);
     Ok(())
 }
+
+/// A session store: with the client its session ends, and what was kept by it goes to the next in line.
+pub(super) async fn close_frees_what_the_session_kept(fixture: &dyn Fixture) -> Result<()> {
+    let (ours, theirs) = (fixture.connect().await, fixture.connect().await);
+    let held = hold(fixture, &*ours, &key("session")).await?;
+    let waiter = Waiter::start(Arc::clone(&theirs), claim(fixture, &held.claim.key, long(fixture))).await;
+    tokio::time::timeout(ROOM, ours.close()).await.expect("close ends in bounded time")?;
+    let grant = waiter.granted().await?;
+    assert_eq!(theirs.release(&grant).await?, Release::Released);
+    assert_free(fixture, &*theirs, &held.claim.key).await
+}
