@@ -19,11 +19,25 @@ pub(crate) struct Client {
     /// Whether its releases tell our waiters.
     pub(crate) tells: bool,
     pub(crate) reentrant: bool,
+    pub(crate) late_release: LateRelease,
+}
+
+/// How a client answers its own release of a lock that it has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LateRelease {
+    /// It is told that the lock was not its own any more.
+    Refused,
+    /// It may be told that all went well.
+    Unnoticed,
+    /// Pausing its driver does not pause the holder.
+    Untried,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Store {
+    Etcd,
     Redis,
+    ZooKeeper,
 }
 
 pub(crate) const CLIENTS: &[Client] = &[
@@ -43,6 +57,7 @@ pub(crate) const CLIENTS: &[Client] = &[
         listens: true,
         tells: true,
         reentrant: true,
+        late_release: LateRelease::Refused,
     },
     Client {
         name: "redis-py",
@@ -54,6 +69,7 @@ pub(crate) const CLIENTS: &[Client] = &[
         listens: false,
         tells: false,
         reentrant: false,
+        late_release: LateRelease::Refused,
     },
     // The other way to meet on one key: theirs is named as ours is with the default prefix.
     Client {
@@ -66,5 +82,60 @@ pub(crate) const CLIENTS: &[Client] = &[
         listens: false,
         tells: false,
         reentrant: false,
+        late_release: LateRelease::Refused,
+    },
+    Client {
+        name: "etcd-go",
+        command: &["{fetched}/etcd-go/driver"],
+        store: Store::Etcd,
+        ours: "etcd",
+        prefix: "hasp/",
+        renews: true,
+        listens: true,
+        tells: true,
+        reentrant: false,
+        late_release: LateRelease::Unnoticed,
+    },
+    Client {
+        name: "etcdctl",
+        command: &["python3", "{drivers}/etcdctl/driver.py"],
+        store: Store::Etcd,
+        ours: "etcd-unprefixed",
+        prefix: "",
+        renews: true,
+        listens: true,
+        tells: true,
+        reentrant: false,
+        late_release: LateRelease::Untried,
+    },
+    Client {
+        name: "curator",
+        command: &[
+            "java",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            "{fetched}/curator/classes:{fetched}/curator/lib/*",
+            "Driver",
+        ],
+        store: Store::ZooKeeper,
+        ours: "zookeeper-curator",
+        prefix: "/hasp/",
+        renews: true,
+        listens: true,
+        tells: true,
+        reentrant: false,
+        late_release: LateRelease::Unnoticed,
+    },
+    Client {
+        name: "kazoo",
+        command: &["{fetched}/kazoo/bin/python", "{drivers}/kazoo/driver.py"],
+        store: Store::ZooKeeper,
+        ours: "zookeeper-kazoo",
+        prefix: "/hasp/",
+        renews: true,
+        listens: true,
+        tells: true,
+        reentrant: false,
+        late_release: LateRelease::Unnoticed,
     },
 ];

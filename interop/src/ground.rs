@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lock_testkit::{Process, RedisServer};
+use lock_testkit::{EtcdCluster, Process, RedisServer, ZooKeeperEnsemble};
 
 use crate::client::{Client, Store};
 use crate::driver::Driver;
@@ -29,7 +29,9 @@ impl Side {
 /// One server of each kind for all trials, started when the first of them needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Ground {
+    etcd: OnceLock<EtcdCluster>,
     redis: OnceLock<RedisServer>,
+    zookeeper: OnceLock<ZooKeeperEnsemble>,
     names: AtomicU32,
 }
 
@@ -46,7 +48,9 @@ impl Ground {
     /// A driver of one side, whose holds end `lease` after it has died.
     pub(crate) fn driver(&self, client: &Client, side: Side, lease: Duration) -> Driver {
         let address = match client.store {
+            Store::Etcd => self.etcd.get_or_init(|| EtcdCluster::start().unwrap()).urls().remove(0),
             Store::Redis => self.redis().url(),
+            Store::ZooKeeper => self.zookeeper.get_or_init(zookeeper).hosts(),
         };
         let (mut command, prefix) = match side {
             Side::Theirs => (theirs(client), client.prefix),
@@ -59,6 +63,11 @@ impl Ground {
         command.arg(address).arg(lease.as_millis().to_string());
         Driver::start(command, prefix)
     }
+}
+
+/// Sessions may last from 1 to 10 s.
+fn zookeeper() -> ZooKeeperEnsemble {
+    ZooKeeperEnsemble::builder(1).tick(Duration::from_millis(500)).start().unwrap()
 }
 
 fn theirs(client: &Client) -> std::process::Command {
