@@ -12,18 +12,15 @@ from kazoo.exceptions import SessionExpiredError
 def main(hosts, session):
     client = KazooClient(hosts=hosts, timeout=session)
     client.start()
-    held = {}
+    locks = {}
 
     def answer(command, path):
+        lock = locks.setdefault(path, client.Lock(path))
         if command in ("try", "acquire"):
-            lock = client.Lock(path)
-            if not lock.acquire(blocking=command == "acquire"):
-                return "busy"
-            held[path] = lock
-            return "ok"
+            return "ok" if lock.acquire(blocking=command == "acquire") else "busy"
         if command == "release":
             try:
-                return "ok" if held.pop(path).release() else "lost"
+                return "ok" if lock.release() else "lost"
             except SessionExpiredError:
                 return "lost"
         return "error no such command"
