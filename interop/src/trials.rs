@@ -9,10 +9,9 @@ use lock_core::Moment;
 use lock_testkit::RedisServer;
 
 use crate::client::{Client, LateRelease, Store};
-use crate::driver::Driver;
 use crate::ground::{Ground, Side};
 
-/// A lease that nobody outlives: whatever is freed was released.
+/// A lease that no trial outlives: whatever is freed was released. (ZooKeeper grants 10 s, and both sides keep that alive.)
 const LONG: Duration = Duration::from_secs(60);
 /// A lease that is waited for.
 const SHORT: Duration = Duration::from_secs(3);
@@ -228,7 +227,6 @@ fn shares_an_owner(ground: &Ground, client: &Client) {
     let mut ours = ground.driver(client, Side::Ours, LONG);
     let owner = theirs.ask("owner", "");
     assert_eq!(ours.ask("owner", &owner), "ok");
-    let count = |theirs: &mut Driver, name: &str| theirs.ask("count", name);
 
     for theirs_first_in in [true, false] {
         for theirs_first_out in [true, false] {
@@ -236,12 +234,12 @@ fn shares_an_owner(ground: &Ground, client: &Client) {
             let (first, second) = if theirs_first_in { (&mut theirs, &mut ours) } else { (&mut ours, &mut theirs) };
             assert_eq!(first.ask("try", &name), "ok");
             assert_eq!(second.ask("try", &name), "ok");
-            assert_eq!(count(&mut theirs, &name), "2");
+            assert_eq!(theirs.ask("count", &name), "2");
             let (first, second) = if theirs_first_out { (&mut theirs, &mut ours) } else { (&mut ours, &mut theirs) };
             assert_eq!(first.ask("release", &name), "ok");
             assert_eq!(holds(ground.redis(), &name), [1]);
             assert_eq!(second.ask("release", &name), "ok");
-            assert_eq!(count(&mut theirs, &name), "0");
+            assert_eq!(theirs.ask("count", &name), "0");
             assert_eq!(holds(ground.redis(), &name), [0; 0]);
         }
     }
