@@ -3,6 +3,9 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+#[doc = include_str!("choosing.md")]
+mod choosing {}
+
 #[doc = include_str!("safety.md")]
 mod safety {}
 
@@ -20,6 +23,9 @@ mod redis_reentrant {}
 
 #[doc = include_str!("strategies/redlock.md")]
 mod redlock {}
+
+#[doc = include_str!("strategies/etcd.md")]
+mod etcd {}
 
 #[doc = include_str!("strategies/zookeeper.md")]
 mod zookeeper {}
