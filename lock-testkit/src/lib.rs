@@ -6,6 +6,7 @@
 //! | piece | what it is for |
 //! | --- | --- |
 //! | [`RedisServer`] | a redis-server of one's own, to be killed, stopped and restarted |
+//! | [`RedisSentinel`], [`RedisCluster`] | servers of one's own that fail over, or share the keys between them |
 //! | [`fault::Relay`] | a network that holds, loses, cuts and delays requests and replies, picked by what they say |
 //! | [`history::History`] | what happened, by one clock, and whether two held at once, an update was lost, a token fell |
 //! | [`Process`] | a child process that is paused or killed, and never outlives the test |
@@ -80,5 +81,5 @@ pub mod suite;
 
 #[cfg(feature = "tls")]
 pub use self::certificates::Certificates;
-pub use self::redis::{Monitor, Monitored, RedisServer, RedisServerBuilder};
+pub use self::redis::{Monitor, Monitored, RedisCluster, RedisSentinel, RedisServer, RedisServerBuilder};
 pub use process::Process;
