@@ -12,10 +12,12 @@ use tokio::task::AbortHandle;
 
 use crate::Config;
 use crate::error::{Failure, explain};
+use crate::links::{Links, Server};
 use crate::probe;
 use crate::script::{Call, Script};
+use crate::sentinel::Sentinels;
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::transport::{Links, Request, Transport, Way};
+use crate::transport::{Request, Transport, Way};
 
 /// How many renewals go into one pipeline: enough to share a round trip, few enough to keep it short.
 const PIPELINE: usize = 256;
@@ -25,6 +27,7 @@ const PIPELINE: usize = 256;
 /// | made by | requests go over | waiters are |
 /// | --- | --- | --- |
 /// | [`open`](Connection::open), [`from_client`](Connection::from_client) | one multiplexed connection of its own | woken by push |
+/// | [`open_sentinel`](Connection::open_sentinel), [`from_sentinel`](Connection::from_sentinel) | one multiplexed connection of its own, to whichever server is the master | woken by push |
 /// | [`from_manager_with_pushes`](Connection::from_manager_with_pushes) | your multiplexed connection | woken by push |
 /// | [`from_manager`](Connection::from_manager) | your multiplexed connection | polling |
 /// | [`from_pool`](Connection::from_pool) | a connection of your pool for each request | polling |
@@ -98,14 +101,71 @@ impl Connection {
     /// Cancel safe: a connection that has been opened is closed.
     #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
     pub async fn from_client(client: Client, config: Config) -> Result<Self> {
+        let client = Client::open(with_settings(client.get_connection_info()))
+            .map_err(|error| explain(&error.into(), "redis", "connect"))?;
+        Self::own(Server::At(client), config).await
+    }
+
+    async fn own(server: Server, config: Config) -> Result<Self> {
         check(&config)?;
         #[cfg(feature = "tls")]
         provide_cryptography();
-        let client = Client::open(with_settings(client.get_connection_info()))
-            .map_err(|error| explain(&error.into(), "redis", "connect"))?;
         let subscriptions = Arc::new(Subscriptions::default());
-        let links = Links::new(client, config.request_limit, Arc::clone(&subscriptions));
+        let links = Links::new(server, config.request_limit, Arc::clone(&subscriptions));
         Self::new(Way::Own(Box::new(links)), Some(subscriptions), config, None).await
+    }
+
+    /// Opens a multiplexed connection with pushes to the master that the sentinels at `sentinels` watch. `master` is a URL as
+    /// for [`open`](Connection::open), with the master's name under Sentinel in the place of the host:
+    /// `redis://user:password@mymaster/0`. The sentinels' own credentials are in their URLs.
+    ///
+    /// All sentinels are asked at once, and the majority decides. They are asked again whenever the connection is lost or a
+    /// request is refused because the server is a replica; such a request fails with `Unavailable`, which the driver tries
+    /// again. A failover may lose locks: see [`Token`](crate::Token).
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open); `Unavailable` too if the sentinels know no such master.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> lock_core::Result<()> {
+    /// use lock_redis::{Config, Connection, Token, TokenOptions};
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let connection = Connection::open_sentinel(&sentinels, "redis://:secret@mymaster", Config::new()).await?;
+    /// let token = Token::new(connection, TokenOptions::new()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_sentinel(sentinels: &[impl AsRef<str> + Sync], master: &str, config: Config) -> Result<Self> {
+        let open = |url: &str| Client::open(url).map_err(|error| explain(&error.into(), "redis", "connect"));
+        let sentinels = sentinels.iter().map(|url| open(url.as_ref())).collect::<Result<_>>()?;
+        Self::from_sentinel(sentinels, open(master)?, config).await
+    }
+
+    /// The same with clients of the program's own, for certificates and other settings. The host of `master` is the master's
+    /// name under Sentinel.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open_sentinel`](Connection::open_sentinel).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
+    pub async fn from_sentinel(sentinels: Vec<Client>, master: Client, config: Config) -> Result<Self> {
+        let Some(sentinels) = Sentinels::new(sentinels, with_settings(master.get_connection_info())) else {
+            let says = "the URL of a socket names no master; write the master's name as the host: redis://mymaster";
+            return Err(Error::new(ErrorKind::InvalidInput, Effect::None, "redis", "connect", says));
+        };
+        Self::own(Server::Under(sentinels), config).await
     }
 
     /// Shares a multiplexed connection that the program already has. Its pushes go elsewhere, so waiters poll.

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Connect(RedisError),
     /// The pool had no connection to give; says why.
     Pool(String),
+    /// No master was found to send it to; says why.
+    Master(String),
 }
 
 impl Failure {
@@ -56,6 +58,12 @@ pub(crate) fn explain(failure: &Failure, backend: &str, operation: &'static str)
             ErrorKind::Unavailable,
             Effect::None,
             format!("the pool gave no connection ({says}); check its size, and that the server is up"),
+            None,
+        ),
+        Failure::Master(says) => (
+            ErrorKind::Unavailable,
+            Effect::None,
+            format!("no master ({says}); check that it and its sentinels are up, and its name in the URL"),
             None,
         ),
         Failure::Connect(error) => {
@@ -201,6 +209,12 @@ mod tests {
         let table = [
             (Failure::Limit(Duration::from_secs(1)), K::Unavailable, E::Unknown, "no answer within 1s"),
             (Failure::Pool("Pool has been closed".into()), K::Unavailable, E::None, "the pool gave no connection"),
+            (
+                Failure::Master("the sentinels know none called `a`".into()),
+                K::Unavailable,
+                E::None,
+                "its sentinels are up",
+            ),
             (Failure::Connect(io_error(io::ErrorKind::ConnectionReset)), K::Unavailable, E::None, "the connection"),
             (io_error(io::ErrorKind::ConnectionRefused).into(), K::Unavailable, E::None, "cannot connect"),
             (io_error(io::ErrorKind::NotFound).into(), K::Unavailable, E::None, "cannot connect"),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::{Backend, Guarantees, Result};
 use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
-use lock_testkit::RedisServer;
 use lock_testkit::suite::{self, Clock, Fixture};
+use lock_testkit::{RedisSentinel, RedisServer};
 
 fn main() {
-    let server = Arc::new(RedisServer::start().expect("redis-server starts"));
+    let server = RedisServer::start().expect("redis-server starts");
     let ways: [(&str, Connect); 8] = [
         ("token over a connection", |url| Box::pin(async move { token(open(url).await?).await })),
         ("token over a pool", |url| Box::pin(async move { token(over_pool(url).await?).await })),
@@ -21,15 +21,22 @@ fn main() {
         ("reentrant over a connection", |url| Box::pin(async move { reentrant(open(url).await?).await })),
         ("reentrant over a pool", |url| Box::pin(async move { reentrant(over_pool(url).await?).await })),
     ];
+    let under_sentinel: [(&str, Connect); 2] = [
+        ("token under Sentinel", |urls| Box::pin(async move { token(over_sentinel(urls).await?).await })),
+        ("reentrant under Sentinel", |urls| Box::pin(async move { reentrant(over_sentinel(urls).await?).await })),
+    ];
+    let sentinel = sentinel();
+    let places = [(server.url(), &ways[..]), (sentinel.urls().join(","), &under_sentinel[..])];
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let fixtures = ways.map(|(name, connect)| {
-        let backend = runtime.block_on(connect(&server.url())).expect("a server that has just started");
+    let fixtures = places.iter().flat_map(|(urls, ways)| ways.iter().map(|way| (urls.clone(), way)));
+    let fixtures = fixtures.map(|(urls, (name, connect))| {
+        let backend = runtime.block_on(connect(&urls)).expect("servers that have just started");
         let guarantees = backend.guarantees();
-        Arc::new(OnRedis { name, connect, server: Arc::clone(&server), guarantees }) as Arc<dyn Fixture>
+        Arc::new(OnRedis { name, connect: *connect, urls, guarantees }) as Arc<dyn Fixture>
     });
     let conclusion = suite::run(fixtures);
-    // `exit` runs no destructors, so the server is ended here.
-    drop(server);
+    // `exit` runs no destructors, so the servers are ended here.
+    drop((server, sentinel));
     conclusion.exit();
 }
 
@@ -68,6 +75,21 @@ async fn over_pushes(url: &str) -> Result<Connection> {
     Connection::from_manager_with_pushes(manager, pushes, Config::new()).await
 }
 
+/// Servers that are not replaced because this machine is busy.
+fn sentinel() -> RedisSentinel {
+    let redis = RedisSentinel::start().expect("redis-server starts");
+    for sentinel in redis.sentinels() {
+        let patient = ["SENTINEL", "SET", RedisSentinel::NAME, "down-after-milliseconds", "600000"];
+        sentinel.command::<()>(&patient).expect("a sentinel that has just started");
+    }
+    redis
+}
+
+async fn over_sentinel(urls: &str) -> Result<Connection> {
+    let sentinels: Vec<_> = urls.split(',').collect();
+    Connection::open_sentinel(&sentinels, &format!("redis://{}", RedisSentinel::NAME), Config::new()).await
+}
+
 fn pool(url: &str) -> deadpool_redis::Pool {
     deadpool_redis::Config::from_url(url).create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a URL")
 }
@@ -75,7 +97,7 @@ fn pool(url: &str) -> deadpool_redis::Pool {
 struct OnRedis {
     name: &'static str,
     connect: Connect,
-    server: Arc<RedisServer>,
+    urls: String,
     guarantees: Guarantees,
 }
 
@@ -94,6 +116,6 @@ impl Fixture for OnRedis {
     }
 
     async fn connect(&self) -> Arc<dyn Backend> {
-        (self.connect)(&self.server.url()).await.expect("the server runs")
+        (self.connect)(&self.urls).await.expect("the servers run")
     }
 }

@@ -11,6 +11,7 @@ mod outages;
 mod replies;
 mod runtimes;
 mod scale;
+mod sentinel;
 mod server;
 mod waiting;
 mod wire;
