@@ -13,11 +13,12 @@ use tokio::task::AbortHandle;
 use crate::Config;
 use crate::error::{Failure, explain};
 use crate::links::{Links, Server};
+use crate::pinned::Pinned;
 use crate::probe;
 use crate::script::{Call, Script};
 use crate::sentinel::Sentinels;
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::transport::{Request, Transport, Way};
+use crate::transport::{Request, Transport, Way, take};
 
 /// How many renewals go into one pipeline: enough to share a round trip, few enough to keep it short.
 const PIPELINE: usize = 256;
@@ -227,7 +228,8 @@ impl Connection {
     }
 
     /// The same connection with a pool of the same server and database beside it, for what needs a connection to itself
-    /// ([`Unlock::Watch`](crate::Unlock::Watch)).
+    /// ([`Unlock::Watch`](crate::Unlock::Watch); with a manager also
+    /// [`min_replicas`](crate::TokenOptions::with_min_replicas)).
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pinned = Some(pool);
@@ -250,8 +252,16 @@ impl Connection {
         &self.config
     }
 
-    pub(crate) fn pinned(&self) -> Option<&Pool> {
+    pub(crate) fn pool(&self) -> Option<&Pool> {
         self.pinned.as_ref()
+    }
+
+    /// A connection to itself, to the server that has `key`; none where there is no way to get one.
+    pub(crate) async fn pin(&self, key: &str) -> Result<Option<Pinned<'_>>, Failure> {
+        match (self.transport.pin(key).await?, &self.pinned) {
+            (None, Some(pool)) => take(pool, self.config.request_limit).await.map(Pinned::Pool).map(Some),
+            (pinned, _) => Ok(pinned),
+        }
     }
 
     /// Whether pushes can come.
@@ -284,14 +294,33 @@ impl Connection {
 
     /// Runs a script once per call, in as few round trips as is wise. The answers are in the order of the calls.
     pub(crate) async fn run_all(&self, script: &Script, calls: &[Call<'_>]) -> Vec<Result<i64, Failure>> {
+        self.run_over(&mut Over::Any, script, calls).await
+    }
+
+    /// The same on one connection.
+    pub(crate) async fn run_all_on(
+        &self,
+        pinned: &mut Pinned<'_>,
+        script: &Script,
+        calls: &[Call<'_>],
+    ) -> Vec<Result<i64, Failure>> {
+        self.run_over(&mut Over::Pinned(pinned), script, calls).await
+    }
+
+    async fn run_over(
+        &self,
+        over: &mut Over<'_, '_>,
+        script: &Script,
+        calls: &[Call<'_>],
+    ) -> Vec<Result<i64, Failure>> {
         let mut answers = Vec::with_capacity(calls.len());
         for calls in calls.chunks(PIPELINE) {
-            let mut chunk = self.run_chunk(calls.iter().map(|call| script.evalsha(call))).await;
+            let mut chunk = self.run_chunk(over, calls.iter().map(|call| script.evalsha(call))).await;
             let forgotten: Vec<_> = (0..calls.len())
                 .filter(|&at| matches!(&chunk[at], Err(failure) if failure.is_server_code("NOSCRIPT")))
                 .collect();
             if !forgotten.is_empty() {
-                let again = self.run_chunk(forgotten.iter().map(|&at| script.eval(&calls[at]))).await;
+                let again = self.run_chunk(over, forgotten.iter().map(|&at| script.eval(&calls[at]))).await;
                 for (at, answer) in forgotten.into_iter().zip(again) {
                     chunk[at] = answer;
                 }
@@ -301,13 +330,22 @@ impl Connection {
         answers
     }
 
-    async fn run_chunk(&self, commands: impl ExactSizeIterator<Item = Cmd> + Send) -> Vec<Result<i64, Failure>> {
+    async fn run_chunk(
+        &self,
+        over: &mut Over<'_, '_>,
+        commands: impl ExactSizeIterator<Item = Cmd> + Send,
+    ) -> Vec<Result<i64, Failure>> {
         let count = commands.len();
         let mut pipeline = Pipeline::with_capacity(count);
         for command in commands {
             pipeline.add_command(command);
         }
-        match self.pipeline::<Vec<RedisResult<i64>>>(pipeline.ignore_errors()).await {
+        let pipeline: &Pipeline = pipeline.ignore_errors();
+        let answers = match over {
+            Over::Any => self.pipeline::<Vec<RedisResult<i64>>>(pipeline).await,
+            Over::Pinned(pinned) => pinned.send(Request::Many(pipeline), self.config.request_limit).await,
+        };
+        match answers {
             Ok(answers) => answers.into_iter().map(|answer| answer.map_err(Failure::from)).collect(),
             Err(failure) => vec![Err(failure); count],
         }
@@ -326,6 +364,12 @@ impl Connection {
     pub(crate) fn tend(&self, subscriptions: &Arc<Subscriptions>) {
         subscriptions.tend(&self.transport);
     }
+}
+
+/// What a batch is sent over.
+enum Over<'a, 'b> {
+    Any,
+    Pinned(&'a mut Pinned<'b>),
 }
 
 impl fmt::Debug for Connection {

@@ -15,6 +15,10 @@ pub(crate) enum Failure {
     Connect(RedisError),
     /// The pool had no connection to give; says why.
     Pool(String),
+    /// The master has done it, but not enough replicas have it; says how many.
+    Replicas(String),
+    /// The same, and it has been undone.
+    Undone(String),
     /// No master was found to send it to; says why.
     Master(String),
 }
@@ -58,6 +62,12 @@ pub(crate) fn explain(failure: &Failure, backend: &str, operation: &'static str)
             ErrorKind::Unavailable,
             Effect::None,
             format!("the pool gave no connection ({says}); check its size, and that the server is up"),
+            None,
+        ),
+        Failure::Replicas(says) | Failure::Undone(says) => (
+            ErrorKind::Unavailable,
+            if let Failure::Undone(_) = failure { Effect::None } else { Effect::Unknown },
+            format!("too few replicas ({says}); check that they are up and follow, or ask for fewer"),
             None,
         ),
         Failure::Master(says) => (

@@ -7,17 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::Moment;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, FromRedisValue, PushInfo, PushKind, RedisResult, Role};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, PushInfo, PushKind, RedisResult, Role};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::error::{Failure, server_code};
+use crate::pinned::Pinned;
 use crate::sentinel::{self, Sentinels};
 use crate::subscriptions::Subscriptions;
 use crate::transport::{Listen, Request, bounded, twice_if_refused};
 
 /// How many requests may queue for the socket; the crate's own 50 makes 256 tasks wait for each other.
 const QUEUE: usize = 1_024;
+
+/// How many connections may be pinned at once.
+const PINNED: usize = 32;
 
 /// Where the multiplexed connection leads.
 pub(crate) enum Server {
@@ -46,11 +51,17 @@ pub(crate) struct Links {
     current: Mutex<Option<Arc<Link>>>,
     /// Held by the one who looks for the master; the others wait for what it finds.
     finding: tokio::sync::Mutex<()>,
+    /// One place for each connection that may be pinned at once.
+    places: Semaphore,
 }
 
-struct Link {
+pub(crate) struct Link {
     manager: ConnectionManager,
     life: Arc<Life>,
+    /// The server that it leads to.
+    client: Client,
+    /// Connections to the same server that are pinned by nobody now.
+    idle: Mutex<Vec<MultiplexedConnection>>,
 }
 
 #[derive(Default)]
@@ -69,7 +80,14 @@ impl Links {
             .set_connection_timeout(Some(limit))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        Self { server, config, subscriptions, current: Mutex::new(None), finding: tokio::sync::Mutex::new(()) }
+        Self {
+            server,
+            config,
+            subscriptions,
+            current: Mutex::new(None),
+            finding: tokio::sync::Mutex::new(()),
+            places: Semaphore::new(PINNED),
+        }
     }
 
     pub(crate) async fn send<T: FromRedisValue + Send>(
@@ -88,6 +106,30 @@ impl Links {
         let (link, limit) = self.current(limit).await?;
         let mut manager = link.manager.clone();
         self.observe(&link, bounded(limit, listen.on(&mut manager, channels))).await
+    }
+
+    /// A connection to itself, to the same server as the multiplexed one.
+    pub(crate) async fn pin(&self, limit: Duration) -> Result<Pinned<'_>, Failure> {
+        let Ok(place) = timeout(limit, self.places.acquire()).await else {
+            return Err(Failure::Pool(format!("none of {PINNED} came free within {limit:?}")));
+        };
+        let place = place.expect("it is never closed");
+        let (link, limit) = self.current(limit).await?;
+        let idle = link.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let config =
+                    AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(None);
+                let opening = link.client.get_multiplexed_async_connection_with_config(&config);
+                // Nothing has been sent, whatever went wrong.
+                self.observe(&link, bounded(limit, opening)).await.map_err(|failure| match failure {
+                    Failure::Redis(error) => Failure::Connect(error),
+                    failure => Failure::Pool(format!("none could be opened: {failure:?}")),
+                })?
+            }
+        };
+        Ok(Pinned::Own { links: self, link, connection, _place: place })
     }
 
     /// The connection, and what is left of `limit`.
@@ -145,7 +187,7 @@ impl Links {
             Ok::<_, redis::aio::SendError>(())
         });
         let manager = ConnectionManager::new_lazy_with_config(client.clone(), config)?;
-        Ok(Link { manager, life })
+        Ok(Link { manager, life, client: client.clone(), idle: Mutex::default() })
     }
 
     /// Whether the server may be another one the next time.
@@ -154,7 +196,7 @@ impl Links {
     }
 
     /// Waits for the answer, and gives the link up if it is of no use any more.
-    async fn observe<T>(
+    pub(crate) async fn observe<T>(
         &self,
         link: &Arc<Link>,
         answer: impl Future<Output = Result<T, Failure>> + Send,
@@ -209,6 +251,20 @@ async fn check_role(link: &Link) -> Result<(), Failure> {
 
 fn alive(current: &Option<Arc<Link>>) -> Option<Arc<Link>> {
     current.as_ref().filter(|link| !link.life.ended.load(Ordering::Acquire)).map(Arc::clone)
+}
+
+impl Link {
+    pub(crate) fn give_back(&self, connection: MultiplexedConnection) {
+        self.idle().push(connection);
+    }
+
+    pub(crate) fn close_idle(&self) {
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<MultiplexedConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Life {

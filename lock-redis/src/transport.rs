@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 use crate::links::Links;
+use crate::pinned::Pinned;
 
 pub(crate) struct Transport {
     way: Way,
@@ -67,6 +68,15 @@ impl Transport {
             drop(deadpool_redis::Connection::take(connection));
         }
         answer
+    }
+
+    /// A connection to itself, to the server that has `key`; none where only a user's multiplexed one is at hand.
+    pub(crate) async fn pin(&self, _key: &str) -> Result<Option<Pinned<'_>>, Failure> {
+        match &self.way {
+            Way::Own(links) => links.pin(self.limit).await.map(Some),
+            Way::Pool(pool) => take(pool, self.limit).await.map(Pinned::Pool).map(Some),
+            Way::Manager(_) => Ok(None),
+        }
     }
 
     pub(crate) async fn subscribe(&self, channels: &[Arc<str>]) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{Backend, Guarantees, Result};
@@ -25,8 +26,18 @@ fn main() {
         ("token under Sentinel", |urls| Box::pin(async move { token(over_sentinel(urls).await?).await })),
         ("reentrant under Sentinel", |urls| Box::pin(async move { reentrant(over_sentinel(urls).await?).await })),
     ];
+    let with_replica: [(&str, Connect); 1] =
+        [("token that a replica has", |url| Box::pin(async move { replicated(open(url).await?).await }))];
+    let replicated =
+        RedisServer::builder().config("repl-diskless-sync-delay", "0").start().expect("redis-server starts");
+    let replica = RedisServer::builder().config("replicaof", &format!("127.0.0.1 {}", replicated.port()));
+    let replica = replica.start().expect("redis-server starts");
     let sentinel = sentinel();
-    let places = [(server.url(), &ways[..]), (sentinel.urls().join(","), &under_sentinel[..])];
+    let places = [
+        (server.url(), &ways[..]),
+        (replicated.url(), &with_replica[..]),
+        (sentinel.urls().join(","), &under_sentinel[..]),
+    ];
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let fixtures = places.iter().flat_map(|(urls, ways)| ways.iter().map(|way| (urls.clone(), way)));
     let fixtures = fixtures.map(|(urls, (name, connect))| {
@@ -36,7 +47,7 @@ fn main() {
     });
     let conclusion = suite::run(fixtures);
     // `exit` runs no destructors, so the servers are ended here.
-    drop((server, sentinel));
+    drop((server, replica, replicated, sentinel));
     conclusion.exit();
 }
 
@@ -44,6 +55,11 @@ type Connect = fn(&str) -> Pin<Box<dyn Future<Output = Result<Arc<dyn Backend>>>
 
 async fn token(connection: Connection) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(Token::new(connection, TokenOptions::new()).await?))
+}
+
+async fn replicated(connection: Connection) -> Result<Arc<dyn Backend>> {
+    let options = TokenOptions::new().with_min_replicas(1, Duration::from_secs(10));
+    Ok(Arc::new(Token::new(connection, options).await?))
 }
 
 async fn watch(connection: Connection) -> Result<Arc<dyn Backend>> {

@@ -8,6 +8,7 @@ mod fencing;
 mod ground;
 mod input;
 mod outages;
+mod replicas;
 mod replies;
 mod runtimes;
 mod scale;

@@ -171,6 +171,35 @@ async fn a_resumed_old_master_grants_a_second_holder_inside_the_lease_of_the_fir
     assert_eq!(held.release().await.unwrap(), Release::Released);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_min_replicas_a_resumed_old_master_grants_nothing() {
+    let redis = RedisSentinel::start().unwrap();
+    let [first, second] = redis.servers() else { panic!("there are two") };
+    let careful = TokenOptions::new().with_min_replicas(1, millis(300));
+    let stale: Arc<dyn Backend> = Arc::new(Token::new(connect(&redis).await, careful).await.unwrap());
+    let grant = take(&*stale, "a", millis(30_000)).await;
+    assert_eq!(stale.release(&grant).await.unwrap(), Release::Released);
+    first.stop().unwrap();
+    until("the replica is the master", || redis.master().unwrap().addr() == second.addr()).await;
+    let held = fixed(&token(&redis).await, millis(60_000)).lock("a").unwrap().acquire().await.unwrap();
+    for sentinel in redis.sentinels() {
+        sentinel.stop().unwrap();
+    }
+    first.cont().unwrap();
+    // The first may find the connection dead, on which it was idle; none finds the lock.
+    for _ in 0..3 {
+        let error = stale.try_acquire(&claim("a", millis(5_000))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("too few replicas"), "{error}");
+        assert_eq!(error.effect(), Effect::None, "it has been undone");
+    }
+    assert!(!exists(first, "hasp:a"));
+    assert!(held.is_held());
+    for sentinel in redis.sentinels() {
+        sentinel.cont().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn silent_sentinels_cost_nothing_and_one_that_errs_does_not_decide() {
     let redis = RedisSentinel::start().unwrap();
