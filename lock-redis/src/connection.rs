@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
 
 use crate::Config;
+use crate::cluster::Cluster;
 use crate::error::{Failure, explain};
 use crate::links::{Links, Server};
 use crate::pinned::Pinned;
@@ -29,6 +30,7 @@ const PIPELINE: usize = 256;
 /// | --- | --- | --- |
 /// | [`open`](Connection::open), [`from_client`](Connection::from_client) | one multiplexed connection of its own | woken by push |
 /// | [`open_sentinel`](Connection::open_sentinel), [`from_sentinel`](Connection::from_sentinel) | one multiplexed connection of its own, to whichever server is the master | woken by push |
+/// | [`open_cluster`](Connection::open_cluster), [`from_cluster`](Connection::from_cluster) | two multiplexed connections of its own per master of a Redis Cluster | woken by push |
 /// | [`from_manager_with_pushes`](Connection::from_manager_with_pushes) | your multiplexed connection | woken by push |
 /// | [`from_manager`](Connection::from_manager) | your multiplexed connection | polling |
 /// | [`from_pool`](Connection::from_pool) | a connection of your pool for each request | polling |
@@ -107,13 +109,67 @@ impl Connection {
         Self::own(Server::At(client), config).await
     }
 
+    /// Opens connections with pushes to the masters of a Redis Cluster; `nodes` are the URLs of some of its nodes.
+    ///
+    /// Each lock lives on the node that has its slot, with all that belongs to it. Moved slots and failovers are followed;
+    /// while they last, requests fail with `Unavailable`, which the driver tries again. A failover may lose locks: see
+    /// [`Token`](crate::Token). Releases are told on sharded channels where the servers have them (7.0), so that a message goes
+    /// to one node and not to all; they use a connection of their own per node.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open); `InvalidInput` without a URL, or for that of a socket.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> lock_core::Result<()> {
+    /// use lock_redis::{Config, Connection, Token, TokenOptions};
+    ///
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let token = Token::new(Connection::open_cluster(&nodes, Config::new()).await?, TokenOptions::new()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_cluster(nodes: &[impl AsRef<str> + Sync], config: Config) -> Result<Self> {
+        let open = |url: &str| Client::open(url).map_err(|error| explain(&error.into(), "redis", "connect"));
+        Self::from_cluster(nodes.iter().map(|url| open(url.as_ref())).collect::<Result<_>>()?, config).await
+    }
+
+    /// The same with clients of some nodes. The credentials and certificates of the first are used for all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open_cluster`](Connection::open_cluster).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
+    pub async fn from_cluster(nodes: Vec<Client>, config: Config) -> Result<Self> {
+        check(&config)?;
+        #[cfg(feature = "tls")]
+        provide_cryptography();
+        let seeds: Vec<_> = nodes.iter().map(|node| with_settings(node.get_connection_info())).collect();
+        let subscriptions = Arc::new(Subscriptions::default());
+        let Some(cluster) = Cluster::new(&seeds, config.request_limit, Arc::clone(&subscriptions)) else {
+            let says = "a cluster needs the URL of at least one node, and none of a socket: redis://host:port";
+            return Err(Error::new(ErrorKind::InvalidInput, Effect::None, "redis", "connect", says));
+        };
+        Self::new(Way::Cluster(Box::new(cluster)), Some(subscriptions), config, None).await
+    }
+
     async fn own(server: Server, config: Config) -> Result<Self> {
         check(&config)?;
         #[cfg(feature = "tls")]
         provide_cryptography();
         let subscriptions = Arc::new(Subscriptions::default());
         let links = Links::new(server, config.request_limit, Arc::clone(&subscriptions));
-        Self::new(Way::Own(Box::new(links)), Some(subscriptions), config, None).await
+        Self::new(Way::Own(Arc::new(links)), Some(subscriptions), config, None).await
     }
 
     /// Opens a multiplexed connection with pushes to the master that the sentinels at `sentinels` watch. `master` is a URL as
@@ -257,11 +313,21 @@ impl Connection {
     }
 
     /// A connection to itself, to the server that has `key`; none where there is no way to get one.
-    pub(crate) async fn pin(&self, key: &str) -> Result<Option<Pinned<'_>>, Failure> {
+    pub(crate) async fn pin(&self, key: &str) -> Result<Option<Pinned>, Failure> {
         match (self.transport.pin(key).await?, &self.pinned) {
             (None, Some(pool)) => take(pool, self.config.request_limit).await.map(Pinned::Pool).map(Some),
             (pinned, _) => Ok(pinned),
         }
+    }
+
+    /// The cluster behind it, if it is one.
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        self.transport.cluster()
+    }
+
+    /// Whether messages go to those only who listen at the node of their slot.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.cluster().is_some_and(Cluster::is_sharded)
     }
 
     /// Whether pushes can come.
@@ -300,19 +366,14 @@ impl Connection {
     /// The same on one connection.
     pub(crate) async fn run_all_on(
         &self,
-        pinned: &mut Pinned<'_>,
+        pinned: &mut Pinned,
         script: &Script,
         calls: &[Call<'_>],
     ) -> Vec<Result<i64, Failure>> {
         self.run_over(&mut Over::Pinned(pinned), script, calls).await
     }
 
-    async fn run_over(
-        &self,
-        over: &mut Over<'_, '_>,
-        script: &Script,
-        calls: &[Call<'_>],
-    ) -> Vec<Result<i64, Failure>> {
+    async fn run_over(&self, over: &mut Over<'_>, script: &Script, calls: &[Call<'_>]) -> Vec<Result<i64, Failure>> {
         let mut answers = Vec::with_capacity(calls.len());
         for calls in calls.chunks(PIPELINE) {
             let mut chunk = self.run_chunk(over, calls.iter().map(|call| script.evalsha(call))).await;
@@ -332,9 +393,12 @@ impl Connection {
 
     async fn run_chunk(
         &self,
-        over: &mut Over<'_, '_>,
+        over: &mut Over<'_>,
         commands: impl ExactSizeIterator<Item = Cmd> + Send,
     ) -> Vec<Result<i64, Failure>> {
+        if let (Over::Any, Some(cluster)) = (&over, self.cluster()) {
+            return cluster.send_each(&commands.collect::<Vec<_>>()).await;
+        }
         let count = commands.len();
         let mut pipeline = Pipeline::with_capacity(count);
         for command in commands {
@@ -367,9 +431,9 @@ impl Connection {
 }
 
 /// What a batch is sent over.
-enum Over<'a, 'b> {
+enum Over<'a> {
     Any,
-    Pinned(&'a mut Pinned<'b>),
+    Pinned(&'a mut Pinned),
 }
 
 impl fmt::Debug for Connection {

@@ -174,7 +174,10 @@ fn code_meaning(code: &str, detail: &str) -> (ErrorKind, &'static str) {
             "another program keeps something else under this name; use another name or prefix, or delete that key",
         ),
         "MOVED" | "ASK" | "CROSSSLOT" => {
-            (ErrorKind::Unsupported, "this is a node of a Redis Cluster; connect to a single Redis")
+            (ErrorKind::Unsupported, "this is a node of a Redis Cluster; connect with `open_cluster`")
+        }
+        "ERR" if detail.contains("cluster support disabled") => {
+            (ErrorKind::Unsupported, "this is no node of a Redis Cluster; connect with `open`")
         }
         _ => (ErrorKind::Backend, "this is not expected; look the message up, and report it"),
     }
@@ -269,6 +272,7 @@ mod tests {
             ),
             (reply("MOVED 3999 127.0.0.1:6381").into(), K::Unsupported, E::None, "Redis Cluster"),
             (reply("CROSSSLOT Keys in request").into(), K::Unsupported, E::None, "Redis Cluster"),
+            (reply("ERR This instance has cluster support disabled").into(), K::Unsupported, E::None, "with `open`"),
             (reply("ERR something new").into(), K::Backend, E::None, "report it"),
             (RedisError::from((Kind::AuthenticationFailed, "no")).into(), K::Rejected, E::None, "user and password"),
             (RedisError::from((Kind::RESP3NotSupported, "no")).into(), K::Unsupported, E::None, "6.2 or newer"),

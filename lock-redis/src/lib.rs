@@ -1,4 +1,4 @@
-//! Distributed locks kept in one Redis: [`Token`] and [`Reentrant`].
+//! Distributed locks kept in one Redis, alone, under Sentinel or in a cluster: [`Token`] and [`Reentrant`].
 //!
 //! ```no_run
 //! # async fn example() -> lock_core::Result<()> {
@@ -38,8 +38,10 @@
 //!
 //! `tls`: `rediss://` URLs, with rustls and the system's certificates.
 
+mod address;
 mod answer;
 mod channel;
+mod cluster;
 mod config;
 mod connection;
 mod error;

@@ -52,7 +52,7 @@ pub(crate) struct Links {
     /// Held by the one who looks for the master; the others wait for what it finds.
     finding: tokio::sync::Mutex<()>,
     /// One place for each connection that may be pinned at once.
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 pub(crate) struct Link {
@@ -86,7 +86,7 @@ impl Links {
             subscriptions,
             current: Mutex::new(None),
             finding: tokio::sync::Mutex::new(()),
-            places: Semaphore::new(PINNED),
+            places: Arc::new(Semaphore::new(PINNED)),
         }
     }
 
@@ -109,8 +109,8 @@ impl Links {
     }
 
     /// A connection to itself, to the same server as the multiplexed one.
-    pub(crate) async fn pin(&self, limit: Duration) -> Result<Pinned<'_>, Failure> {
-        let Ok(place) = timeout(limit, self.places.acquire()).await else {
+    pub(crate) async fn pin(self: &Arc<Self>, limit: Duration) -> Result<Pinned, Failure> {
+        let Ok(place) = timeout(limit, Arc::clone(&self.places).acquire_owned()).await else {
             return Err(Failure::Pool(format!("none of {PINNED} came free within {limit:?}")));
         };
         let place = place.expect("it is never closed");
@@ -129,7 +129,7 @@ impl Links {
                 })?
             }
         };
-        Ok(Pinned::Own { links: self, link, connection, _place: place })
+        Ok(Pinned::Own { links: Arc::clone(self), link, connection, _place: place })
     }
 
     /// The connection, and what is left of `limit`.

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::Failure;
 use crate::links::{Link, Links};
 use crate::transport::{Request, bounded};
 
-pub(crate) enum Pinned<'a> {
+pub(crate) enum Pinned {
     /// One of our own, to the server that the multiplexed one leads to.
-    Own { links: &'a Links, link: Arc<Link>, connection: MultiplexedConnection, _place: SemaphorePermit<'a> },
+    Own { links: Arc<Links>, link: Arc<Link>, connection: MultiplexedConnection, _place: OwnedSemaphorePermit },
     /// One of the user's pool.
     Pool(deadpool_redis::Connection),
 }
 
-impl Pinned<'_> {
+impl Pinned {
     pub(crate) async fn send<T: FromRedisValue + Send>(
         &mut self,
         request: Request<'_>,

@@ -1,7 +1,9 @@
 //! Locks that some replicas have, too, before they count (redis.io, "WAIT").
 
+use std::slice;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lock_core::{Effect, Error, ErrorKind, Result};
 
 use crate::connection::Connection;
@@ -52,6 +54,32 @@ impl MinReplicas {
         script: &Script,
         calls: &[Call<'_>],
     ) -> Vec<std::result::Result<i64, Failure>> {
+        let Some(cluster) = connection.cluster() else { return self.run_on_one(connection, script, calls).await };
+        // Each has a node of its own.
+        let answers = join_all(calls.iter().map(async |call| {
+            let mut answers = self.run_on_one(connection, script, slice::from_ref(call)).await;
+            let answer = answers.pop().expect("there is an answer to the call");
+            match answer {
+                Err(Failure::Redis(error)) if error.redirect_node().is_some() => {
+                    cluster.failed(call.keys[0], &Failure::Redis(error));
+                    Err(Failure::Master("its slot is on the way to another node".to_owned()))
+                }
+                Err(failure) => {
+                    cluster.failed(call.keys[0], &failure);
+                    Err(failure)
+                }
+                answer => answer,
+            }
+        }));
+        answers.await
+    }
+
+    async fn run_on_one(
+        &self,
+        connection: &Connection,
+        script: &Script,
+        calls: &[Call<'_>],
+    ) -> Vec<std::result::Result<i64, Failure>> {
         let Some(first) = calls.first() else { return Vec::new() };
         let mut pinned = match connection.pin(first.keys.first().copied().unwrap_or_default()).await {
             Ok(Some(pinned)) => pinned,
@@ -76,7 +104,7 @@ impl MinReplicas {
 
     async fn wait(
         &self,
-        mut pinned: Pinned<'_>,
+        mut pinned: Pinned,
         connection: &Connection,
         count: &str,
     ) -> std::result::Result<u32, Failure> {

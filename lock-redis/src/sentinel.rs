@@ -5,11 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisError, RedisResult};
 
+use crate::address::{Address, client_at};
 use crate::error::{Failure, server_code};
-
-type Address = (String, u16);
 
 /// The sentinels of one master, and how to connect to whatever server that is.
 pub(crate) struct Sentinels {
@@ -22,10 +21,7 @@ pub(crate) struct Sentinels {
 impl Sentinels {
     /// None if the master's address has no host to take for its name, as that of a socket.
     pub(crate) fn new(sentinels: Vec<Client>, master: ConnectionInfo) -> Option<Self> {
-        let name = match master.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
-            _ => return None,
-        };
+        let name = Address::of(master.addr())?.host;
         Some(Self { sentinels, master, name })
     }
 
@@ -62,22 +58,17 @@ impl Sentinels {
         })
     }
 
-    fn client(&self, (host, port): &Address) -> Result<Client, Failure> {
-        let (host, port) = (host.clone(), *port);
-        let address = match self.master.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                let (insecure, tls_params) = (*insecure, tls_params.clone());
-                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        Ok(Client::open(self.master.clone().set_addr(address))?)
+    fn client(&self, address: &Address) -> Result<Client, Failure> {
+        Ok(client_at(&self.master, address)?)
     }
 }
 
 async fn ask(sentinel: &Client, name: &str, config: &AsyncConnectionConfig) -> RedisResult<Option<Address>> {
     let mut connection = sentinel.get_multiplexed_async_connection_with_config(config).await?;
-    redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).query_async(&mut connection).await
+    let mut command = redis::cmd("SENTINEL");
+    command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let answer: Option<(String, u16)> = command.query_async(&mut connection).await?;
+    Ok(answer.map(|(host, port)| Address { host, port }))
 }
 
 /// Whether the error says that this is not the master any more, or may not be: then the sentinels are asked again.

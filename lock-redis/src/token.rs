@@ -33,7 +33,15 @@ const RELEASED: &str = "hasp-released";
 /// share one cluster slot. Keys that begin with `hasp-fence:` or `hasp-released:` are no locks: such a name is refused.
 ///
 /// An ACL user needs `~<prefix>* ~hasp-fence:* &hasp-released:*` and the commands HELLO, SELECT, INFO, EVALSHA, EVAL, SCRIPT,
-/// SET, GET, DEL, PTTL, PEXPIRE, TIME, EXISTS, PUBLISH, SUBSCRIBE and UNSUBSCRIBE; to inspect and list also PUBSUB and SCAN.
+/// SET, GET, DEL, PTTL, PEXPIRE, TIME, EXISTS, PUBLISH, SUBSCRIBE and UNSUBSCRIBE; to inspect and list also PUBSUB and SCAN;
+/// under Sentinel ROLE, for [`min_replicas`](TokenOptions::with_min_replicas) WAIT, in a cluster CLUSTER, ASKING, SPUBLISH,
+/// SSUBSCRIBE and SUNSUBSCRIBE.
+///
+/// # Failover
+///
+/// Replication is asynchronous. A replica that is promoted without the last grants knows nothing of them, and the next comer
+/// is granted the same lock inside the first one's lease; a renewal then finds that out. An old master that is not told of its
+/// end grants, too. `min_replicas` narrows both, and closes neither.
 ///
 /// Any lock that is a plain string under the same key excludes this one and is excluded by it.
 ///
@@ -153,6 +161,10 @@ impl Token {
     /// Cancel safe: nothing is kept.
     pub async fn new(connection: Connection, options: TokenOptions) -> Result<Self> {
         let name = strategy(options.unlock);
+        if options.unlock == Unlock::Watch && connection.cluster().is_some() {
+            let says = "unlocking by WATCH needs a pool, and there is none for a cluster; unlock by script";
+            return Err(Error::new(ErrorKind::Unsupported, Effect::None, name, "connect", says));
+        }
         if options.unlock == Unlock::Watch && connection.pool().is_none() {
             let says = "unlocking by WATCH needs a connection to itself; add a pool (`Connection::with_pool`), or unlock by script";
             return Err(Error::new(ErrorKind::Unsupported, Effect::None, name, "connect", says));
@@ -228,7 +240,12 @@ impl Token {
                 Box::pin(watch::unlock(pool, self.connection.config().request_limit, &key, &value, &channel)).await
             }
             (Unlock::Script | Unlock::Watch, _) => {
-                self.connection.run(&script::TOKEN_RELEASE, &Call { keys: &[&key], args: &[&value, &channel] }).await
+                self.connection
+                    .run(
+                        &script::TOKEN_RELEASE,
+                        &Call { keys: &[&key], args: &[&value, &channel, self.channel.publish()] },
+                    )
+                    .await
             }
         };
         answer.map(answer::release).map_err(|failure| self.explain(&failure, operation, &claim.key))
@@ -323,7 +340,7 @@ impl Backend for Token {
         let mut pipeline = redis::pipe();
         pipeline.cmd("GET").arg(&redis_key).cmd("PTTL").arg(&redis_key);
         pipeline.cmd("GET").arg(keys::sibling(FENCE, &redis_key));
-        pipeline.cmd("PUBSUB").arg("NUMSUB").arg(keys::sibling(RELEASED, &redis_key));
+        pipeline.cmd("PUBSUB").arg(self.channel.count()).arg(keys::sibling(RELEASED, &redis_key));
         type Found =
             (RedisResult<Option<Vec<u8>>>, RedisResult<i64>, RedisResult<Option<u64>>, RedisResult<(String, u64)>);
         let found: Result<Found, Failure> = self.connection.pipeline(pipeline.ignore_errors()).await;
@@ -365,7 +382,7 @@ impl Backend for Token {
     async fn force_release(&self, key: &LockKey) -> Result<Release> {
         let redis_key = self.key(key, "force_release")?;
         let channel = self.channel_of(&redis_key);
-        let call = Call { keys: &[&redis_key], args: &[&channel] };
+        let call = Call { keys: &[&redis_key], args: &[&channel, self.channel.publish()] };
         let answer = self.connection.run(&script::FORCE_RELEASE, &call).await;
         answer.map(answer::release).map_err(|failure| self.explain(&failure, "force_release", key))
     }

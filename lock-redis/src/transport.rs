@@ -9,6 +9,7 @@ use redis::aio::{ConnectionLike, ConnectionManager};
 use redis::{Cmd, FromRedisValue, Pipeline, RedisResult};
 use tokio::time::timeout;
 
+use crate::cluster::Cluster;
 use crate::error::Failure;
 use crate::links::Links;
 use crate::pinned::Pinned;
@@ -20,11 +21,13 @@ pub(crate) struct Transport {
 
 pub(crate) enum Way {
     /// A multiplexed connection of our own, with pushes.
-    Own(Box<Links>),
+    Own(Arc<Links>),
     /// A user's multiplexed connection.
     Manager(ConnectionManager),
     /// A connection of its own for each request.
     Pool(Pool),
+    /// Connections of our own to each master of a cluster.
+    Cluster(Box<Cluster>),
 }
 
 /// What is sent in one go.
@@ -57,6 +60,14 @@ impl Transport {
             Way::Manager(manager) => bounded(self.limit, twice_if_refused(&mut manager.clone(), request)).await,
             // Boxed, so that the other ways do not carry its size.
             Way::Pool(pool) => Box::pin(self.send_pooled(pool, request)).await,
+            Way::Cluster(cluster) => Box::pin(cluster.send(request)).await,
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        match &self.way {
+            Way::Cluster(cluster) => Some(cluster),
+            Way::Own(_) | Way::Manager(_) | Way::Pool(_) => None,
         }
     }
 
@@ -71,11 +82,12 @@ impl Transport {
     }
 
     /// A connection to itself, to the server that has `key`; none where only a user's multiplexed one is at hand.
-    pub(crate) async fn pin(&self, _key: &str) -> Result<Option<Pinned<'_>>, Failure> {
+    pub(crate) async fn pin(&self, key: &str) -> Result<Option<Pinned>, Failure> {
         match &self.way {
             Way::Own(links) => links.pin(self.limit).await.map(Some),
             Way::Pool(pool) => take(pool, self.limit).await.map(Pinned::Pool).map(Some),
             Way::Manager(_) => Ok(None),
+            Way::Cluster(cluster) => cluster.pin(key).await.map(Some),
         }
     }
 
@@ -92,6 +104,7 @@ impl Transport {
         match &self.way {
             Way::Own(links) => links.listen(listen, channels, self.limit).await,
             Way::Manager(manager) => bounded(self.limit, listen.on(&mut manager.clone(), channels)).await,
+            Way::Cluster(cluster) => cluster.listen(listen, &channels).await,
             Way::Pool(_) => Err(Failure::Pool("its connections are not for subscriptions".to_owned())),
         }
     }
@@ -118,6 +131,7 @@ impl fmt::Debug for Transport {
             Way::Own(links) => f.debug_tuple("Own").field(&links.server).finish(),
             Way::Manager(_) => f.write_str("Manager"),
             Way::Pool(pool) => f.debug_tuple("Pool").field(&pool.status()).finish(),
+            Way::Cluster(cluster) => fmt::Debug::fmt(cluster, f),
         }
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lock_core::{Backend, Guarantees, Result};
 use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
 use lock_testkit::suite::{self, Clock, Fixture};
-use lock_testkit::{RedisSentinel, RedisServer};
+use lock_testkit::{RedisCluster, RedisSentinel, RedisServer};
 
 fn main() {
     let server = RedisServer::start().expect("redis-server starts");
@@ -32,11 +32,17 @@ fn main() {
         RedisServer::builder().config("repl-diskless-sync-delay", "0").start().expect("redis-server starts");
     let replica = RedisServer::builder().config("replicaof", &format!("127.0.0.1 {}", replicated.port()));
     let replica = replica.start().expect("redis-server starts");
+    let in_cluster: [(&str, Connect); 2] = [
+        ("token in a cluster", |urls| Box::pin(async move { token(over_cluster(urls).await?).await })),
+        ("reentrant in a cluster", |urls| Box::pin(async move { reentrant(over_cluster(urls).await?).await })),
+    ];
+    let cluster = cluster();
     let sentinel = sentinel();
     let places = [
         (server.url(), &ways[..]),
         (replicated.url(), &with_replica[..]),
         (sentinel.urls().join(","), &under_sentinel[..]),
+        (cluster.urls().join(","), &in_cluster[..]),
     ];
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let fixtures = places.iter().flat_map(|(urls, ways)| ways.iter().map(|way| (urls.clone(), way)));
@@ -47,7 +53,7 @@ fn main() {
     });
     let conclusion = suite::run(fixtures);
     // `exit` runs no destructors, so the servers are ended here.
-    drop((server, replica, replicated, sentinel));
+    drop((server, replica, replicated, sentinel, cluster));
     conclusion.exit();
 }
 
@@ -99,6 +105,21 @@ fn sentinel() -> RedisSentinel {
         sentinel.command::<()>(&patient).expect("a sentinel that has just started");
     }
     redis
+}
+
+/// Nodes that are not replaced because this machine is busy.
+fn cluster() -> RedisCluster {
+    let cluster = RedisCluster::start().expect("redis-server starts");
+    for node in cluster.iter() {
+        let patient = ["CONFIG", "SET", "cluster-node-timeout", "600000"];
+        node.command::<()>(&patient).expect("a node that has just started");
+    }
+    cluster
+}
+
+async fn over_cluster(urls: &str) -> Result<Connection> {
+    let nodes: Vec<_> = urls.split(',').collect();
+    Connection::open_cluster(&nodes, Config::new()).await
 }
 
 async fn over_sentinel(urls: &str) -> Result<Connection> {

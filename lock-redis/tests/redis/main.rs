@@ -4,6 +4,7 @@
 
 mod access;
 mod bounds;
+mod cluster;
 mod fencing;
 mod ground;
 mod input;

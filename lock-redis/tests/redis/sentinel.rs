@@ -35,6 +35,11 @@ fn listeners(server: &RedisServer, name: &str) -> u64 {
     server.command::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).unwrap().1
 }
 
+/// Not while it is made one: then it cuts all its clients, the testkit too.
+fn is_replica(server: &RedisServer) -> bool {
+    server.command::<String>(&["INFO", "replication"]).is_ok_and(|info| info.contains("role:slave"))
+}
+
 /// Cuts the replica off from its master, so that it stays a replica and gets nothing any more.
 fn cut_off(replica: &RedisServer) {
     // A master without a password refuses one.
@@ -55,10 +60,7 @@ async fn a_lock_that_the_replica_has_is_held_through_a_failover() {
     until("the replica has both", || exists(second, "hasp:a") && exists(second, "a")).await;
     redis.fail_over().unwrap();
     until("the replica is the master", || redis.master().unwrap().addr() == second.addr()).await;
-    until("the old master is a replica", || {
-        first.command::<String>(&["INFO", "replication"]).unwrap().contains("role:slave")
-    })
-    .await;
+    until("the old master is a replica", || is_replica(first)).await;
 
     for (backend, guard) in backends.iter().zip(guards) {
         let extending = async {
@@ -155,10 +157,7 @@ async fn a_resumed_old_master_grants_a_second_holder_inside_the_lease_of_the_fir
     for sentinel in redis.sentinels() {
         sentinel.cont().unwrap();
     }
-    until("the old master is a replica", || {
-        first.command::<String>(&["INFO", "replication"]).unwrap().contains("role:slave")
-    })
-    .await;
+    until("the old master is a replica", || is_replica(first)).await;
     let asking = async {
         loop {
             match stale.try_acquire(&claim("a", millis(5_000))).await {
