@@ -12,6 +12,7 @@ use crate::probe::{self, ChannelRights};
 #[derive(Debug)]
 pub(crate) struct Channel {
     rights: ChannelRights,
+    sharded: bool,
     poll_interval: Duration,
 }
 
@@ -19,12 +20,22 @@ impl Channel {
     /// Finds out what the user may do, on a channel of the same kind as that of each lock.
     pub(crate) async fn probe(connection: &Connection, sample: &str, backend: &str) -> Result<Self> {
         let rights = probe::channel(connection, sample, backend).await?;
-        Ok(Self { rights, poll_interval: connection.config().poll_interval })
+        Ok(Self { rights, sharded: connection.is_sharded(), poll_interval: connection.config().poll_interval })
     }
 
     /// The channel that a release publishes on, or nothing if it may not.
     pub(crate) fn to_publish(&self, name: String) -> String {
         if self.rights.publish { name } else { String::new() }
+    }
+
+    /// The command that publishes.
+    pub(crate) fn publish(&self) -> &'static str {
+        probe::publish(self.sharded)
+    }
+
+    /// The subcommand of PUBSUB that counts who listens.
+    pub(crate) fn count(&self) -> &'static str {
+        if self.sharded { "SHARDNUMSUB" } else { "NUMSUB" }
     }
 
     pub(crate) fn wake_up(&self) -> WakeUp {

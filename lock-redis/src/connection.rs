@@ -11,11 +11,15 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
 
 use crate::Config;
+use crate::cluster::Cluster;
 use crate::error::{Failure, explain};
+use crate::links::{Links, Server};
+use crate::pinned::Pinned;
 use crate::probe;
 use crate::script::{Call, Script};
+use crate::sentinel::Sentinels;
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::transport::{Links, Request, Transport, Way};
+use crate::transport::{Request, Transport, Way, take};
 
 /// How many renewals go into one pipeline: enough to share a round trip, few enough to keep it short.
 const PIPELINE: usize = 256;
@@ -25,6 +29,8 @@ const PIPELINE: usize = 256;
 /// | made by | requests go over | waiters are |
 /// | --- | --- | --- |
 /// | [`open`](Connection::open), [`from_client`](Connection::from_client) | one multiplexed connection of its own | woken by push |
+/// | [`open_sentinel`](Connection::open_sentinel), [`from_sentinel`](Connection::from_sentinel) | one multiplexed connection of its own, to whichever server is the master | woken by push |
+/// | [`open_cluster`](Connection::open_cluster), [`from_cluster`](Connection::from_cluster) | two multiplexed connections of its own per master of a Redis Cluster | woken by push |
 /// | [`from_manager_with_pushes`](Connection::from_manager_with_pushes) | your multiplexed connection | woken by push |
 /// | [`from_manager`](Connection::from_manager) | your multiplexed connection | polling |
 /// | [`from_pool`](Connection::from_pool) | a connection of your pool for each request | polling |
@@ -98,14 +104,125 @@ impl Connection {
     /// Cancel safe: a connection that has been opened is closed.
     #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
     pub async fn from_client(client: Client, config: Config) -> Result<Self> {
+        let client = Client::open(with_settings(client.get_connection_info()))
+            .map_err(|error| explain(&error.into(), "redis", "connect"))?;
+        Self::own(Server::At(client), config).await
+    }
+
+    /// Opens connections with pushes to the masters of a Redis Cluster; `nodes` are the URLs of some of its nodes.
+    ///
+    /// Each lock lives on the node that has its slot, with all that belongs to it. Moved slots and failovers are followed;
+    /// while they last, requests fail with `Unavailable`, which the driver tries again. A failover may lose locks: see
+    /// [`Token`](crate::Token). Releases are told on sharded channels where the servers have them (7.0), so that a message goes
+    /// to one node and not to all; they use a connection of their own per node.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open); `InvalidInput` without a URL, or for that of a socket.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> lock_core::Result<()> {
+    /// use lock_redis::{Config, Connection, Token, TokenOptions};
+    ///
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let token = Token::new(Connection::open_cluster(&nodes, Config::new()).await?, TokenOptions::new()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_cluster(nodes: &[impl AsRef<str> + Sync], config: Config) -> Result<Self> {
+        let open = |url: &str| Client::open(url).map_err(|error| explain(&error.into(), "redis", "connect"));
+        Self::from_cluster(nodes.iter().map(|url| open(url.as_ref())).collect::<Result<_>>()?, config).await
+    }
+
+    /// The same with clients of some nodes. The credentials and certificates of the first are used for all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open_cluster`](Connection::open_cluster).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
+    pub async fn from_cluster(nodes: Vec<Client>, config: Config) -> Result<Self> {
         check(&config)?;
         #[cfg(feature = "tls")]
         provide_cryptography();
-        let client = Client::open(with_settings(client.get_connection_info()))
-            .map_err(|error| explain(&error.into(), "redis", "connect"))?;
+        let seeds: Vec<_> = nodes.iter().map(|node| with_settings(node.get_connection_info())).collect();
         let subscriptions = Arc::new(Subscriptions::default());
-        let links = Links::new(client, config.request_limit, Arc::clone(&subscriptions));
-        Self::new(Way::Own(Box::new(links)), Some(subscriptions), config, None).await
+        let Some(cluster) = Cluster::new(&seeds, config.request_limit, Arc::clone(&subscriptions)) else {
+            let says = "a cluster needs the URL of at least one node, and none of a socket: redis://host:port";
+            return Err(Error::new(ErrorKind::InvalidInput, Effect::None, "redis", "connect", says));
+        };
+        Self::new(Way::Cluster(Box::new(cluster)), Some(subscriptions), config, None).await
+    }
+
+    async fn own(server: Server, config: Config) -> Result<Self> {
+        check(&config)?;
+        #[cfg(feature = "tls")]
+        provide_cryptography();
+        let subscriptions = Arc::new(Subscriptions::default());
+        let links = Links::new(server, config.request_limit, Arc::clone(&subscriptions));
+        Self::new(Way::Own(Arc::new(links)), Some(subscriptions), config, None).await
+    }
+
+    /// Opens a multiplexed connection with pushes to the master that the sentinels at `sentinels` watch. `master` is a URL as
+    /// for [`open`](Connection::open), with the master's name under Sentinel in the place of the host:
+    /// `redis://user:password@mymaster/0`. The sentinels' own credentials are in their URLs.
+    ///
+    /// All sentinels are asked at once, and the majority decides. They are asked again whenever the connection is lost or a
+    /// request is refused because the server is a replica; such a request fails with `Unavailable`, which the driver tries
+    /// again. A failover may lose locks: see [`Token`](crate::Token).
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Connection::open); `Unavailable` too if the sentinels know no such master.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> lock_core::Result<()> {
+    /// use lock_redis::{Config, Connection, Token, TokenOptions};
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let connection = Connection::open_sentinel(&sentinels, "redis://:secret@mymaster", Config::new()).await?;
+    /// let token = Token::new(connection, TokenOptions::new()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_sentinel(sentinels: &[impl AsRef<str> + Sync], master: &str, config: Config) -> Result<Self> {
+        let open = |url: &str| Client::open(url).map_err(|error| explain(&error.into(), "redis", "connect"));
+        let sentinels = sentinels.iter().map(|url| open(url.as_ref())).collect::<Result<_>>()?;
+        Self::from_sentinel(sentinels, open(master)?, config).await
+    }
+
+    /// The same with clients of the program's own, for certificates and other settings. The host of `master` is the master's
+    /// name under Sentinel.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open_sentinel`](Connection::open_sentinel).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection that has been opened is closed.
+    #[allow(clippy::needless_pass_by_value, reason = "it takes what its sibling constructors take")]
+    pub async fn from_sentinel(sentinels: Vec<Client>, master: Client, config: Config) -> Result<Self> {
+        let Some(sentinels) = Sentinels::new(sentinels, with_settings(master.get_connection_info())) else {
+            let says = "the URL of a socket names no master; write the master's name as the host: redis://mymaster";
+            return Err(Error::new(ErrorKind::InvalidInput, Effect::None, "redis", "connect", says));
+        };
+        Self::own(Server::Under(sentinels), config).await
     }
 
     /// Shares a multiplexed connection that the program already has. Its pushes go elsewhere, so waiters poll.
@@ -170,7 +287,8 @@ impl Connection {
     }
 
     /// The same connection with a pool of the same server and database beside it, for what needs a connection to itself
-    /// ([`Unlock::Watch`](crate::Unlock::Watch)).
+    /// ([`Unlock::Watch`](crate::Unlock::Watch); with a manager also
+    /// [`min_replicas`](crate::TokenOptions::with_min_replicas)).
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pinned = Some(pool);
@@ -193,8 +311,26 @@ impl Connection {
         &self.config
     }
 
-    pub(crate) fn pinned(&self) -> Option<&Pool> {
+    pub(crate) fn pool(&self) -> Option<&Pool> {
         self.pinned.as_ref()
+    }
+
+    /// A connection to itself, to the server that has `key`; none where there is no way to get one.
+    pub(crate) async fn pin(&self, key: &str) -> Result<Option<Pinned>, Failure> {
+        match (self.transport.pin(key).await?, &self.pinned) {
+            (None, Some(pool)) => take(pool, self.config.request_limit).await.map(Pinned::Pool).map(Some),
+            (pinned, _) => Ok(pinned),
+        }
+    }
+
+    /// The cluster behind it, if it is one.
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        self.transport.cluster()
+    }
+
+    /// Whether messages go to those only who listen at the node of their slot.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.cluster().is_some_and(Cluster::is_sharded)
     }
 
     /// Whether pushes can come.
@@ -227,14 +363,28 @@ impl Connection {
 
     /// Runs a script once per call, in as few round trips as is wise. The answers are in the order of the calls.
     pub(crate) async fn run_all(&self, script: &Script, calls: &[Call<'_>]) -> Vec<Result<i64, Failure>> {
+        self.run_over(&mut Over::Any, script, calls).await
+    }
+
+    /// The same on one connection.
+    pub(crate) async fn run_all_on(
+        &self,
+        pinned: &mut Pinned,
+        script: &Script,
+        calls: &[Call<'_>],
+    ) -> Vec<Result<i64, Failure>> {
+        self.run_over(&mut Over::Pinned(pinned), script, calls).await
+    }
+
+    async fn run_over(&self, over: &mut Over<'_>, script: &Script, calls: &[Call<'_>]) -> Vec<Result<i64, Failure>> {
         let mut answers = Vec::with_capacity(calls.len());
         for calls in calls.chunks(PIPELINE) {
-            let mut chunk = self.run_chunk(calls.iter().map(|call| script.evalsha(call))).await;
+            let mut chunk = self.run_chunk(over, calls.iter().map(|call| script.evalsha(call))).await;
             let forgotten: Vec<_> = (0..calls.len())
                 .filter(|&at| matches!(&chunk[at], Err(failure) if failure.is_server_code("NOSCRIPT")))
                 .collect();
             if !forgotten.is_empty() {
-                let again = self.run_chunk(forgotten.iter().map(|&at| script.eval(&calls[at]))).await;
+                let again = self.run_chunk(over, forgotten.iter().map(|&at| script.eval(&calls[at]))).await;
                 for (at, answer) in forgotten.into_iter().zip(again) {
                     chunk[at] = answer;
                 }
@@ -244,13 +394,25 @@ impl Connection {
         answers
     }
 
-    async fn run_chunk(&self, commands: impl ExactSizeIterator<Item = Cmd> + Send) -> Vec<Result<i64, Failure>> {
+    async fn run_chunk(
+        &self,
+        over: &mut Over<'_>,
+        commands: impl ExactSizeIterator<Item = Cmd> + Send,
+    ) -> Vec<Result<i64, Failure>> {
+        if let (Over::Any, Some(cluster)) = (&over, self.cluster()) {
+            return cluster.send_each(&commands.collect::<Vec<_>>()).await;
+        }
         let count = commands.len();
         let mut pipeline = Pipeline::with_capacity(count);
         for command in commands {
             pipeline.add_command(command);
         }
-        match self.pipeline::<Vec<RedisResult<i64>>>(pipeline.ignore_errors()).await {
+        let pipeline: &Pipeline = pipeline.ignore_errors();
+        let answers = match over {
+            Over::Any => self.pipeline::<Vec<RedisResult<i64>>>(pipeline).await,
+            Over::Pinned(pinned) => pinned.send(Request::Many(pipeline), self.config.request_limit).await,
+        };
+        match answers {
             Ok(answers) => answers.into_iter().map(|answer| answer.map_err(Failure::from)).collect(),
             Err(failure) => vec![Err(failure); count],
         }
@@ -269,6 +431,12 @@ impl Connection {
     pub(crate) fn tend(&self, subscriptions: &Arc<Subscriptions>) {
         subscriptions.tend(&self.transport);
     }
+}
+
+/// What a batch is sent over.
+enum Over<'a> {
+    Any,
+    Pinned(&'a mut Pinned),
 }
 
 impl fmt::Debug for Connection {

@@ -15,6 +15,12 @@ pub(crate) enum Failure {
     Connect(RedisError),
     /// The pool had no connection to give; says why.
     Pool(String),
+    /// The master has done it, but not enough replicas have it; says how many.
+    Replicas(String),
+    /// The same, and it has been undone.
+    Undone(String),
+    /// No master was found to send it to; says why.
+    Master(String),
 }
 
 impl Failure {
@@ -56,6 +62,18 @@ pub(crate) fn explain(failure: &Failure, backend: &str, operation: &'static str)
             ErrorKind::Unavailable,
             Effect::None,
             format!("the pool gave no connection ({says}); check its size, and that the server is up"),
+            None,
+        ),
+        Failure::Replicas(says) | Failure::Undone(says) => (
+            ErrorKind::Unavailable,
+            if let Failure::Undone(_) = failure { Effect::None } else { Effect::Unknown },
+            format!("too few replicas ({says}); check that they are up and follow, or ask for fewer"),
+            None,
+        ),
+        Failure::Master(says) => (
+            ErrorKind::Unavailable,
+            Effect::None,
+            format!("no master ({says}); check that it and its sentinels are up, and its name in the URL"),
             None,
         ),
         Failure::Connect(error) => {
@@ -156,7 +174,10 @@ fn code_meaning(code: &str, detail: &str) -> (ErrorKind, &'static str) {
             "another program keeps something else under this name; use another name or prefix, or delete that key",
         ),
         "MOVED" | "ASK" | "CROSSSLOT" => {
-            (ErrorKind::Unsupported, "this is a node of a Redis Cluster; connect to a single Redis")
+            (ErrorKind::Unsupported, "this is a node of a Redis Cluster; connect with `open_cluster`")
+        }
+        "ERR" if detail.contains("cluster support disabled") => {
+            (ErrorKind::Unsupported, "this is no node of a Redis Cluster; connect with `open`")
         }
         _ => (ErrorKind::Backend, "this is not expected; look the message up, and report it"),
     }
@@ -201,6 +222,12 @@ mod tests {
         let table = [
             (Failure::Limit(Duration::from_secs(1)), K::Unavailable, E::Unknown, "no answer within 1s"),
             (Failure::Pool("Pool has been closed".into()), K::Unavailable, E::None, "the pool gave no connection"),
+            (
+                Failure::Master("the sentinels know none called `a`".into()),
+                K::Unavailable,
+                E::None,
+                "its sentinels are up",
+            ),
             (Failure::Connect(io_error(io::ErrorKind::ConnectionReset)), K::Unavailable, E::None, "the connection"),
             (io_error(io::ErrorKind::ConnectionRefused).into(), K::Unavailable, E::None, "cannot connect"),
             (io_error(io::ErrorKind::NotFound).into(), K::Unavailable, E::None, "cannot connect"),
@@ -245,6 +272,7 @@ mod tests {
             ),
             (reply("MOVED 3999 127.0.0.1:6381").into(), K::Unsupported, E::None, "Redis Cluster"),
             (reply("CROSSSLOT Keys in request").into(), K::Unsupported, E::None, "Redis Cluster"),
+            (reply("ERR This instance has cluster support disabled").into(), K::Unsupported, E::None, "with `open`"),
             (reply("ERR something new").into(), K::Backend, E::None, "report it"),
             (RedisError::from((Kind::AuthenticationFailed, "no")).into(), K::Rejected, E::None, "user and password"),
             (RedisError::from((Kind::RESP3NotSupported, "no")).into(), K::Unsupported, E::None, "6.2 or newer"),

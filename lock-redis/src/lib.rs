@@ -1,4 +1,4 @@
-//! Distributed locks kept in one Redis: [`Token`] and [`Reentrant`].
+//! Distributed locks kept in one Redis, alone, under Sentinel or in a cluster: [`Token`] and [`Reentrant`].
 //!
 //! ```no_run
 //! # async fn example() -> lock_core::Result<()> {
@@ -38,18 +38,24 @@
 //!
 //! `tls`: `rediss://` URLs, with rustls and the system's certificates.
 
+mod address;
 mod answer;
 mod channel;
+mod cluster;
 mod config;
 mod connection;
 mod error;
 mod extension;
 mod keys;
 mod lease;
+mod links;
 mod listing;
+mod pinned;
 mod probe;
 mod reentrant;
+mod replication;
 mod script;
+mod sentinel;
 mod subscriptions;
 mod token;
 mod transport;
@@ -58,5 +64,6 @@ mod watch;
 pub use config::Config;
 pub use connection::Connection;
 pub use reentrant::Reentrant;
+pub use replication::MinReplicas;
 pub use script::{Call, Script};
 pub use token::{Token, TokenOptions, Unlock};

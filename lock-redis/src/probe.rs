@@ -11,12 +11,20 @@ use crate::script;
 /// The oldest Redis that this crate is made for.
 const FLOOR: (u32, u32) = (6, 2);
 
+/// The oldest with channels that belong to slots.
+const SHARDED: (u32, u32) = (7, 0);
+
 const CONNECT: &str = "connect";
 
 /// Checks the server behind `connection`, and loads the scripts.
 pub(crate) async fn server(connection: &Connection) -> Result<()> {
     match info(connection, "server").await? {
-        Some(info) => check_version(&info)?,
+        Some(info) => {
+            let version = check_version(&info)?;
+            if let Some(cluster) = connection.cluster() {
+                cluster.set_sharded(version >= SHARDED);
+            }
+        }
         None => tracing::debug!("the user may not ask INFO; the server's version is not checked"),
     }
     load_scripts(connection).await?;
@@ -43,7 +51,8 @@ pub(crate) struct ChannelRights {
 
 /// Tries the channel of one lock of this kind.
 pub(crate) async fn channel(connection: &Connection, channel: &str, backend: &str) -> Result<ChannelRights> {
-    let publish = connection.command::<i64>(redis::cmd("PUBLISH").arg(channel).arg("0")).await.map(|_| ());
+    let mut command = redis::cmd(publish(connection.is_sharded()));
+    let publish = connection.command::<i64>(command.arg(channel).arg("0")).await.map(|_| ());
     let publish = permitted(publish, backend)?;
     let subscribe = connection.has_pushes() && permitted(connection.try_channel(channel).await, backend)?;
     if !publish || (connection.has_pushes() && !subscribe) {
@@ -55,6 +64,11 @@ pub(crate) async fn channel(connection: &Connection, channel: &str, backend: &st
         );
     }
     Ok(ChannelRights { publish, subscribe })
+}
+
+/// The command that publishes on a channel.
+pub(crate) const fn publish(sharded: bool) -> &'static str {
+    if sharded { "SPUBLISH" } else { "PUBLISH" }
 }
 
 fn permitted(answer: Result<(), Failure>, backend: &str) -> Result<bool> {
@@ -78,12 +92,12 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-fn check_version(info: &str) -> Result<()> {
-    let Some(version) = field(info, "redis_version") else { return Ok(()) };
+fn check_version(info: &str) -> Result<(u32, u32)> {
+    let Some(version) = field(info, "redis_version") else { return Ok(FLOOR) };
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let version_pair = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     if version_pair >= FLOOR {
-        return Ok(());
+        return Ok(version_pair);
     }
     let says = format!("the server is Redis {version}, and 6.2 or newer is needed; upgrade it");
     Err(Error::new(ErrorKind::Unsupported, Effect::None, "redis", CONNECT, says))

@@ -94,7 +94,13 @@ impl Reentrant {
         let channel = self.channel.to_publish(names.channel);
         let call = Call {
             keys: &[claim.key.as_str(), &names.claims],
-            args: &[&field(claim.owner), &keys::of_claim(claim), &channel, if claims_decide { "1" } else { "0" }],
+            args: &[
+                &field(claim.owner),
+                &keys::of_claim(claim),
+                &channel,
+                if claims_decide { "1" } else { "0" },
+                self.channel.publish(),
+            ],
         };
         let answer = self.connection.run(&script::REENTRANT_RELEASE, &call).await;
         answer.map(answer::release).map_err(|failure| explain_key(&failure, operation, &claim.key))
@@ -186,7 +192,7 @@ impl Backend for Reentrant {
         let mut pipeline = redis::pipe();
         pipeline.cmd("HKEYS").arg(key.as_str()).cmd("PTTL").arg(key.as_str());
         pipeline.cmd("GET").arg(&names.fence).cmd("SRANDMEMBER").arg(&names.claims);
-        pipeline.cmd("PUBSUB").arg("NUMSUB").arg(&names.channel);
+        pipeline.cmd("PUBSUB").arg(self.channel.count()).arg(&names.channel);
         type Found = (
             RedisResult<Vec<String>>,
             RedisResult<i64>,
@@ -239,7 +245,7 @@ impl Backend for Reentrant {
     async fn force_release(&self, key: &LockKey) -> Result<Release> {
         let names = Names::new(key, "force_release")?;
         let channel = self.channel.to_publish(names.channel);
-        let call = Call { keys: &[key.as_str(), &names.claims], args: &[&channel] };
+        let call = Call { keys: &[key.as_str(), &names.claims], args: &[&channel, self.channel.publish()] };
         let answer = self.connection.run(&script::FORCE_RELEASE, &call).await;
         answer.map(answer::release).map_err(|failure| explain_key(&failure, "force_release", key))
     }

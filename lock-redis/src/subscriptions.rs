@@ -94,7 +94,7 @@ impl Subscriptions {
     pub(crate) fn pushed(&self, push: PushInfo) {
         match push.kind {
             PushKind::Disconnection => self.connection_lost(),
-            PushKind::Message => {
+            PushKind::Message | PushKind::SMessage => {
                 let channel = push.data.into_iter().next().map(String::from_redis_value);
                 if let Some(Ok(channel)) = channel
                     && let Some(channel) = self.state().channels.get(&*channel)
@@ -102,7 +102,27 @@ impl Subscriptions {
                     channel.woken.notify_waiters();
                 }
             }
+            PushKind::SUnsubscribe => self.unsubscribed(push),
             _ => {}
+        }
+    }
+
+    /// The slot of a channel has moved away, and its subscriptions have ended with that: the server says so unasked. When we
+    /// have asked, the channel is not counted as subscribed any more.
+    fn unsubscribed(&self, push: PushInfo) {
+        let Some(Ok(name)) = push.data.into_iter().next().map(String::from_redis_value) else { return };
+        let state = &mut *self.state();
+        if let Some((name, channel)) = state.channels.get_key_value(&*name)
+            && channel.subscribed_on.is_some()
+        {
+            let name = Arc::clone(name);
+            // A message may have been missed.
+            channel.woken.notify_waiters();
+            if let Some(channel) = state.channels.get_mut(&name) {
+                channel.subscribed_on = None;
+            }
+            state.changed.insert(name);
+            self.work.notify_one();
         }
     }
 

@@ -1,3 +1,6 @@
+use std::slice;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use lock_core::wait::Attempt;
 use lock_core::{
@@ -11,7 +14,7 @@ use crate::connection::Connection;
 use crate::error::{Failure, explain};
 use crate::lease::{self, Ttl};
 use crate::script::{self, Call};
-use crate::{Config, answer, keys, listing, watch};
+use crate::{Config, MinReplicas, answer, keys, listing, watch};
 
 /// The namespaces of what belongs to a lock beside its own key. No lock has a key that begins so.
 const FENCE: &str = "hasp-fence";
@@ -30,7 +33,15 @@ const RELEASED: &str = "hasp-released";
 /// share one cluster slot. Keys that begin with `hasp-fence:` or `hasp-released:` are no locks: such a name is refused.
 ///
 /// An ACL user needs `~<prefix>* ~hasp-fence:* &hasp-released:*` and the commands HELLO, SELECT, INFO, EVALSHA, EVAL, SCRIPT,
-/// SET, GET, DEL, PTTL, PEXPIRE, TIME, EXISTS, PUBLISH, SUBSCRIBE and UNSUBSCRIBE; to inspect and list also PUBSUB and SCAN.
+/// SET, GET, DEL, PTTL, PEXPIRE, TIME, EXISTS, PUBLISH, SUBSCRIBE and UNSUBSCRIBE; to inspect and list also PUBSUB and SCAN;
+/// under Sentinel ROLE, for [`min_replicas`](TokenOptions::with_min_replicas) WAIT, in a cluster CLUSTER, ASKING, SPUBLISH,
+/// SSUBSCRIBE and SUNSUBSCRIBE.
+///
+/// # Failover
+///
+/// Replication is asynchronous. A replica that is promoted without the last grants knows nothing of them, and the next comer
+/// is granted the same lock inside the first one's lease; a renewal then finds that out. An old master that is not told of its
+/// end grants, too. `min_replicas` narrows both, and closes neither.
 ///
 /// Any lock that is a plain string under the same key excludes this one and is excluded by it.
 ///
@@ -64,13 +75,15 @@ pub struct TokenOptions {
     pub prefix: String,
     /// How a release compares and deletes; by script unless set.
     pub unlock: Unlock,
+    /// How many replicas must have a grant or a renewal before it counts; none unless set.
+    pub min_replicas: Option<MinReplicas>,
 }
 
 impl TokenOptions {
     /// The defaults.
     #[must_use]
     pub fn new() -> Self {
-        Self { prefix: "hasp:".to_owned(), unlock: Unlock::Script }
+        Self { prefix: "hasp:".to_owned(), unlock: Unlock::Script, min_replicas: None }
     }
 
     /// The same with another prefix.
@@ -84,6 +97,23 @@ impl TokenOptions {
     #[must_use]
     pub fn with_unlock(mut self, unlock: Unlock) -> Self {
         self.unlock = unlock;
+        self
+    }
+
+    /// The same, but a grant or a renewal counts only when `count` replicas have it, too, within `limit` (`WAIT`). A grant
+    /// that they do not have in time is undone, and fails with `Unavailable`; a renewal does not move the deadline. Keep
+    /// `limit` well below a third of the shortest ttl.
+    ///
+    /// Each grant costs a second round trip, and a connection to itself while it lasts: at most 32 of the
+    /// [`Connection`]'s own at once, or one of its pool. Releases are not waited for.
+    ///
+    /// It makes a failover lose fewer locks, and keeps an old master that is cut off with no replica from granting any. It
+    /// does not make Redis agree with itself: the replica that is promoted may be one that does not have the lock, unless
+    /// `count` is the number of all; what a replica has in memory it loses when it restarts; and a master that is cut off
+    /// together with `count` replicas goes on granting.
+    #[must_use]
+    pub fn with_min_replicas(mut self, count: u32, limit: Duration) -> Self {
+        self.min_replicas = Some(MinReplicas::new(count, limit));
         self
     }
 }
@@ -123,21 +153,28 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// `Unsupported` for [`Unlock::Watch`] without a pool, `InvalidInput` for a prefix with control characters, and what
-    /// [`Connection::open`] says.
+    /// `Unsupported` for [`Unlock::Watch`] without a pool, or for `min_replicas` over a manager without one; `InvalidInput`
+    /// for a prefix with control characters, or `min_replicas` of zero; and what [`Connection::open`] says.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: nothing is kept.
     pub async fn new(connection: Connection, options: TokenOptions) -> Result<Self> {
         let name = strategy(options.unlock);
-        if options.unlock == Unlock::Watch && connection.pinned().is_none() {
+        if options.unlock == Unlock::Watch && connection.cluster().is_some() {
+            let says = "unlocking by WATCH needs a pool, and there is none for a cluster; unlock by script";
+            return Err(Error::new(ErrorKind::Unsupported, Effect::None, name, "connect", says));
+        }
+        if options.unlock == Unlock::Watch && connection.pool().is_none() {
             let says = "unlocking by WATCH needs a connection to itself; add a pool (`Connection::with_pool`), or unlock by script";
             return Err(Error::new(ErrorKind::Unsupported, Effect::None, name, "connect", says));
         }
         if options.prefix.contains(char::is_control) {
             let says = "the prefix has a control character; use printable text such as `hasp:`";
             return Err(Error::new(ErrorKind::InvalidInput, Effect::None, name, "connect", says));
+        }
+        if let Some(min_replicas) = &options.min_replicas {
+            min_replicas.check(&connection, name).await?;
         }
         let sample = keys::sibling(RELEASED, &format!("{}probe", options.prefix));
         let channel = Channel::probe(&connection, &sample, name).await?;
@@ -168,23 +205,47 @@ impl Token {
         let fence = keys::sibling(FENCE, key);
         let call = Call { keys: &[key, &fence], args: &[&keys::of_claim(claim), &ttl.millis, &ttl.fence_millis] };
         let sent_at = Moment::now();
-        match self.connection.run(&script::TOKEN_ACQUIRE, &call).await {
+        let answer = match &self.options.min_replicas {
+            None => self.connection.run(&script::TOKEN_ACQUIRE, &call).await,
+            // Boxed, so that an attempt without it does not carry its size.
+            Some(min_replicas) => Box::pin(self.replicated(min_replicas, &call, claim)).await,
+        };
+        match answer {
             Ok(answer) => Ok(answer::acquire(answer, claim, sent_at, ttl)),
             Err(failure) => Err(self.explain(&failure, "acquire", &claim.key)),
         }
+    }
+
+    /// Acquires, and undoes what too few replicas have.
+    async fn replicated(&self, min_replicas: &MinReplicas, call: &Call<'_>, claim: &Claim) -> Result<i64, Failure> {
+        let mut answers = min_replicas.run(&self.connection, &script::TOKEN_ACQUIRE, slice::from_ref(call)).await;
+        let answer = answers.pop().expect("there is an answer to the call");
+        if let Err(Failure::Replicas(says)) = &answer {
+            match self.unlock(claim, "acquire").await {
+                Ok(_) => return Err(Failure::Undone(says.clone())),
+                // The effect stays unknown, so the driver undoes it.
+                Err(error) => tracing::debug!(%error, "a grant that too few replicas have is not undone yet"),
+            }
+        }
+        answer
     }
 
     async fn unlock(&self, claim: &Claim, operation: &'static str) -> Result<Release> {
         let key = self.key(&claim.key, operation)?;
         let channel = self.channel_of(&key);
         let value = keys::of_claim(claim);
-        let answer = match (self.options.unlock, self.connection.pinned()) {
+        let answer = match (self.options.unlock, self.connection.pool()) {
             (Unlock::Watch, Some(pool)) => {
                 // Boxed, so that a release by script does not carry its size.
                 Box::pin(watch::unlock(pool, self.connection.config().request_limit, &key, &value, &channel)).await
             }
             (Unlock::Script | Unlock::Watch, _) => {
-                self.connection.run(&script::TOKEN_RELEASE, &Call { keys: &[&key], args: &[&value, &channel] }).await
+                self.connection
+                    .run(
+                        &script::TOKEN_RELEASE,
+                        &Call { keys: &[&key], args: &[&value, &channel, self.channel.publish()] },
+                    )
+                    .await
             }
         };
         answer.map(answer::release).map_err(|failure| self.explain(&failure, operation, &claim.key))
@@ -247,7 +308,11 @@ impl Backend for Token {
             .collect();
         let calls: Vec<_> = lists.iter().map(|(keys, args)| Call { keys, args }).collect();
         let sent_at = Moment::now();
-        let mut answers = self.connection.run_all(&script::TOKEN_RENEW, &calls).await.into_iter();
+        let answers = match &self.options.min_replicas {
+            None => self.connection.run_all(&script::TOKEN_RENEW, &calls).await,
+            Some(min_replicas) => Box::pin(min_replicas.run(&self.connection, &script::TOKEN_RENEW, &calls)).await,
+        };
+        let mut answers = answers.into_iter();
         drop(calls);
         prepared
             .into_iter()
@@ -275,7 +340,7 @@ impl Backend for Token {
         let mut pipeline = redis::pipe();
         pipeline.cmd("GET").arg(&redis_key).cmd("PTTL").arg(&redis_key);
         pipeline.cmd("GET").arg(keys::sibling(FENCE, &redis_key));
-        pipeline.cmd("PUBSUB").arg("NUMSUB").arg(keys::sibling(RELEASED, &redis_key));
+        pipeline.cmd("PUBSUB").arg(self.channel.count()).arg(keys::sibling(RELEASED, &redis_key));
         type Found =
             (RedisResult<Option<Vec<u8>>>, RedisResult<i64>, RedisResult<Option<u64>>, RedisResult<(String, u64)>);
         let found: Result<Found, Failure> = self.connection.pipeline(pipeline.ignore_errors()).await;
@@ -317,7 +382,7 @@ impl Backend for Token {
     async fn force_release(&self, key: &LockKey) -> Result<Release> {
         let redis_key = self.key(key, "force_release")?;
         let channel = self.channel_of(&redis_key);
-        let call = Call { keys: &[&redis_key], args: &[&channel] };
+        let call = Call { keys: &[&redis_key], args: &[&channel, self.channel.publish()] };
         let answer = self.connection.run(&script::FORCE_RELEASE, &call).await;
         answer.map(answer::release).map_err(|failure| self.explain(&failure, "force_release", key))
     }

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`RedisServer`] | a redis-server of one's own, to be killed, stopped and restarted |
 //! | [`RedisNodes`] | several of them that know nothing of each other |
+//! | [`RedisSentinel`], [`RedisCluster`] | servers of one's own that fail over, or share the keys between them |
 //! | [`EtcdCluster`] | the same for etcd, with one member or several |
 //! | [`ZooKeeperEnsemble`] | the same for ZooKeeper, with one member or several |
 //! | [`fault::Relay`] | a network that holds, loses, cuts and delays requests and replies, picked by what they say |
@@ -86,6 +87,6 @@ mod zookeeper;
 #[cfg(feature = "tls")]
 pub use self::certificates::Certificates;
 pub use self::etcd::{EtcdCluster, EtcdClusterBuilder, EtcdMember};
-pub use self::redis::{Monitor, Monitored, RedisNodes, RedisServer, RedisServerBuilder};
+pub use self::redis::{Monitor, Monitored, RedisCluster, RedisNodes, RedisSentinel, RedisServer, RedisServerBuilder};
 pub use self::zookeeper::{ZooKeeperEnsemble, ZooKeeperEnsembleBuilder};
 pub use process::Process;

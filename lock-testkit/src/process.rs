@@ -104,7 +104,7 @@ impl Process {
     pub fn stop(&self) -> io::Result<()> {
         self.signal(Signal::SIGSTOP)?;
         let limit = Moment::now().saturating_add(SIGNAL_LIMIT);
-        while !self.stands_still()? {
+        while !self.is_stopped()? {
             if limit.remaining().is_zero() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} did not stop within 10 s", self.pid)));
             }
@@ -132,7 +132,7 @@ impl Process {
     }
 
     /// Whether every thread is in state T of proc(5).
-    fn stands_still(&self) -> io::Result<bool> {
+    pub(crate) fn is_stopped(&self) -> io::Result<bool> {
         for task in fs::read_dir(format!("/proc/{}/task", self.pid))? {
             let stat = match fs::read_to_string(task?.path().join("stat")) {
                 Ok(stat) => stat,

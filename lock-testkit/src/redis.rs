@@ -1,6 +1,8 @@
 mod admin;
+mod cluster;
 mod monitor;
 mod nodes;
+mod sentinel;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -18,8 +20,10 @@ use redis::{FromRedisValue, RedisResult};
 use tempfile::TempDir;
 
 use self::admin::{Door, USER};
+pub use self::cluster::RedisCluster;
 pub use self::monitor::{Monitor, Monitored};
 pub use self::nodes::RedisNodes;
+pub use self::sentinel::RedisSentinel;
 use crate::Process;
 use crate::port::free_port;
 
@@ -54,6 +58,7 @@ pub struct RedisServer {
     // Before the folder, so that it has ended when the folder goes.
     process: Mutex<Process>,
     program: PathBuf,
+    role: Role,
     folder: TempDir,
     port: u16,
     tls_port: Option<u16>,
@@ -171,7 +176,7 @@ impl RedisServer {
     pub fn restart(&self) -> io::Result<()> {
         let mut process = self.process();
         process.kill()?;
-        *process = run(&self.program, self.folder.path(), &self.door)?;
+        *process = run(&self.program, self.role, self.folder.path(), &self.door)?;
         Ok(())
     }
 
@@ -213,6 +218,12 @@ impl RedisServer {
         fs::read_to_string(log_path(self.folder.path()))
     }
 
+    /// Whether it runs and has not been stopped.
+    fn is_awake(&self) -> bool {
+        let process = self.process();
+        process.is_running().unwrap_or(false) && !process.is_stopped().unwrap_or(true)
+    }
+
     fn process(&self) -> MutexGuard<'_, Process> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -228,9 +239,18 @@ impl fmt::Debug for RedisServer {
 #[derive(Clone, Default)]
 #[must_use = "a builder starts nothing until `start` is called"]
 pub struct RedisServerBuilder {
+    role: Role,
     config: String,
     password: Option<String>,
     tls: Option<Tls>,
+}
+
+/// What the program is started as.
+#[derive(Clone, Copy, Default)]
+enum Role {
+    #[default]
+    Server,
+    Sentinel,
 }
 
 /// A certificate and its key, in PEM.
@@ -275,6 +295,12 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Makes it a sentinel, which watches servers instead of being one.
+    fn sentinel(mut self) -> Self {
+        self.role = Role::Sentinel;
+        self
+    }
+
     /// Starts the server. It returns when the server answers PING.
     ///
     /// # Errors
@@ -296,10 +322,11 @@ impl RedisServerBuilder {
             let port = free_port()?;
             let tls_port = self.tls.as_ref().map(|_| free_port()).transpose()?;
             fs::write(config_path(folder.path()), self.config_file(port, tls_port, &door))?;
-            match run(&program, folder.path(), &door) {
+            match run(&program, self.role, folder.path(), &door) {
                 Ok(process) => {
+                    let Self { role, password, .. } = self;
                     let process = Mutex::new(process);
-                    return Ok(RedisServer { process, program, folder, port, tls_port, password: self.password, door });
+                    return Ok(RedisServer { process, program, role, folder, port, tls_port, password, door });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORTS_TRIED => {}
                 Err(error) => return Err(error),
@@ -314,10 +341,15 @@ impl RedisServerBuilder {
                  tls-auth-clients no\n"
             )
         });
+        // A sentinel keeps no data, and does not know these options.
+        let persistence = match self.role {
+            Role::Server => "save \"\"\nappendonly no\n",
+            Role::Sentinel => "",
+        };
         format!(
             "bind 127.0.0.1\nport {port}\n{tls}unixsocket {socket}\nunixsocketperm 700\n\
              user {USER} on >{secret} ~* &* +@all\n\
-             daemonize no\nsave \"\"\nappendonly no\n{own}",
+             daemonize no\n{persistence}{own}",
             tls = tls.unwrap_or_default(),
             socket = door.socket().display(),
             secret = door.secret(),
@@ -354,11 +386,19 @@ fn find_program(named: Option<OsString>, path: Option<OsString>) -> io::Result<P
         })
 }
 
+/// Starts several servers at the same time.
+fn start_all(builders: Vec<RedisServerBuilder>) -> io::Result<Vec<RedisServer>> {
+    thread::scope(|scope| {
+        let starting: Vec<_> = builders.into_iter().map(|builder| scope.spawn(|| builder.start())).collect();
+        starting.into_iter().map(|server| server.join().expect("starting a server does not panic")).collect()
+    })
+}
+
 /// Starts the program in its folder and waits until it answers PING. A port that is taken is `AddrInUse`.
-fn run(program: &Path, folder: &Path, door: &Door) -> io::Result<Process> {
+fn run(program: &Path, role: Role, folder: &Path, door: &Door) -> io::Result<Process> {
     let log = OpenOptions::new().create(true).append(true).open(log_path(folder))?;
     let logged_before = log.metadata()?.len();
-    let process = spawn(program, folder, log)?;
+    let process = spawn(program, role, folder, log)?;
     door.start_counting_anew();
     let limit = Moment::now().saturating_add(START_LIMIT);
     loop {
@@ -384,14 +424,13 @@ fn run(program: &Path, folder: &Path, door: &Door) -> io::Result<Process> {
     }
 }
 
-fn spawn(program: &Path, folder: &Path, log: File) -> io::Result<Process> {
+fn spawn(program: &Path, role: Role, folder: &Path, log: File) -> io::Result<Process> {
     let mut command = Process::command(program);
-    command
-        .arg(config_path(folder))
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::from(log.try_clone()?))
-        .stderr(Stdio::from(log));
+    command.arg(config_path(folder));
+    if let Role::Sentinel = role {
+        command.arg("--sentinel");
+    }
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
     Process::spawn(command)
 }
 

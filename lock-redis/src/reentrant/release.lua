@@ -1,5 +1,6 @@
 -- Ends one hold; the last one frees the lock. The lease of what remains is left as it is.
--- KEYS: lock, claims. ARGV: field of the owner, claim, channel (empty: tell nobody), 1 if the set of claims alone decides.
+-- KEYS: lock, claims. ARGV: field of the owner, claim, channel (empty: tell nobody), 1 if the set of claims alone
+-- decides, PUBLISH or SPUBLISH.
 -- Answers 1, or 0 if this claim holds nothing.
 
 local count = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0')
@@ -16,6 +17,6 @@ if count > 1 then
   return 1
 end
 -- Nobody can act on the message before the script ends; a refused PUBLISH comes while the lock is still whole.
-if ARGV[3] ~= '' then redis.call('PUBLISH', ARGV[3], '0') end
+if ARGV[3] ~= '' then redis.call(ARGV[5], ARGV[3], '0') end
 redis.call('DEL', KEYS[1], KEYS[2])
 return 1

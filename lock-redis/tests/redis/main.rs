@@ -4,13 +4,16 @@
 
 mod access;
 mod bounds;
+mod cluster;
 mod fencing;
 mod ground;
 mod input;
 mod outages;
+mod replicas;
 mod replies;
 mod runtimes;
 mod scale;
+mod sentinel;
 mod server;
 mod waiting;
 mod wire;
