@@ -40,8 +40,7 @@ pub(crate) fn of(client: &Client) -> Vec<(&'static str, Run)> {
     if !matches!(client.store, Store::Redis) {
         trials.push(("a_mixed_queue_is_served_in_order", queues));
     }
-    // kazoo's does not: it makes the path once, and ours are containers (docs/strategies/zookeeper.md).
-    if client.name == "curator" {
+    if matches!(client.store, Store::ZooKeeper) {
         trials.push(("their_lock_outlives_its_empty_path", outlives_its_path));
     }
     if client.reentrant {

@@ -7,11 +7,11 @@ use futures_util::FutureExt;
 use lock_core::{Claim, LockKey, Moment, Stop};
 use zookeeper_client::{Acls, CreateMode, CreateOptions, Error as ClientError};
 
-use crate::Config;
 use crate::error::Failure;
 use crate::line::{Line, Standing};
 use crate::path;
 use crate::session::{Call, Session};
+use crate::{Config, Naming};
 
 /// How often the paths above a lock are made anew in one attempt. The server removes an empty one only after a minute, so
 /// once should do.
@@ -181,11 +181,16 @@ impl Place {
     }
 }
 
-/// Makes the path of a lock, as container nodes where the server has them: it removes those when they have become empty. A
-/// removal meets a new contender only as its `NoNode`, and then the path is made again.
+/// Makes the path of a lock as its naming's own client does. Curator: as container nodes where the server has them, which it
+/// removes when they have become empty; a removal meets a new contender only as its `NoNode`, and then the path is made
+/// again. kazoo: as persistent nodes, because its lock object makes the path once and fails when it is gone.
 async fn make_parents(config: &Config, session: &Session, parent: &str) -> Result<(), Failure> {
     let acls = Acls::new(&config.acls);
-    let made = match make_path(session, parent, &CreateMode::Container.with_acls(acls)).await {
+    let mode = match config.naming {
+        Naming::Curator => CreateMode::Container,
+        Naming::Kazoo => CreateMode::Persistent,
+    };
+    let made = match make_path(session, parent, &mode.with_acls(acls)).await {
         Err(Failure::Client(ClientError::Unimplemented)) => {
             make_path(session, parent, &CreateMode::Persistent.with_acls(acls)).await
         }

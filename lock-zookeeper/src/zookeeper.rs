@@ -39,8 +39,9 @@ const LISTED_AT_ONCE: usize = 256;
 ///
 /// `<prefix>/<key>/<name><sequence>`, ephemeral; the key is one segment, in which every byte that is not a letter, a digit,
 /// one of `-_~:@+=,;!` or a dot that does not lead is written `%XX`. [`Naming`](crate::Naming) says what the name is. The
-/// node's data is the claim's label. The paths above it are made on demand as container nodes, which the server removes when
-/// they are empty (3.5.1 and newer; else they are persistent and stay).
+/// node's data is the claim's label. The paths above it are made on demand: in Curator's naming as container nodes, which the
+/// server removes when they are empty (3.5.1 and newer; else they are persistent and stay), in kazoo's as persistent ones,
+/// because a kazoo `Lock` makes its path only once.
 ///
 /// # Examples
 ///
