@@ -130,9 +130,14 @@ impl Driver {
         if listens {
             self.put(&mut state, Moment::now(), self.new_id(), Due::Listen(Arc::clone(held)));
         }
-        if !state.keeper_runs {
-            drop(state);
+        let keeper_runs = state.keeper_runs;
+        drop(state);
+        if !keeper_runs {
             self.ensure_keeper();
+        }
+        // A shutdown that has begun meanwhile may have looked before it was on the agenda.
+        if self.closing.is_raised() {
+            self.lose(held, LossReason::ShutDown);
         }
     }
 
