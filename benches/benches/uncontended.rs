@@ -4,9 +4,8 @@
 //! take `lock-bench bench`, where they take turns.
 
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
-use lock_bench::{Floor, FloorKind, Seat, Strategy};
+use lock_bench::{Floor, FloorKind, Seat, Stores, Strategy};
 use lock_memory::Memory;
-use lock_testkit::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
 const KEY: &str = "bench/criterion";
@@ -17,27 +16,27 @@ fn uncontended(criterion: &mut Criterion) {
     // One thread for caller and connection: where there are several, it is chance whether the two share one, and a run in
     // which they do takes a third of the time.
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let server = RedisServer::start().expect("a redis-server; `./x setup` installs one");
+    let stores = Stores::start().expect("a redis-server; `./x setup` installs one");
     let mut group = criterion.benchmark_group("uncontended");
     for kind in [FloorKind::SetNx, FloorKind::TokenScripts, FloorKind::ReentrantScripts] {
-        raw(&mut group, &runtime, &server, kind);
+        raw(&mut group, &runtime, &stores, kind);
     }
     for strategy in Strategy::named(&STRATEGIES.map(str::to_owned)).expect("their names") {
-        locks(&mut group, &runtime, &server, &strategy);
+        locks(&mut group, &runtime, &stores, &strategy);
     }
     group.finish();
 }
 
-fn raw(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, server: &RedisServer, kind: FloorKind) {
-    let floor = runtime.block_on(Floor::connect(kind, &server.url())).expect("a connection");
+fn raw(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, stores: &Stores, kind: FloorKind) {
+    let floor = runtime.block_on(Floor::connect(kind, &stores.redis().url())).expect("a connection");
     let key = floor.key(KEY);
     group.bench_function(kind.name(), |bencher| {
         bencher.to_async(runtime).iter(async || key.pair().await.expect("a pair"));
     });
 }
 
-fn locks(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, server: &RedisServer, strategy: &Strategy) {
-    let seat = Seat::at(server, &Memory::new());
+fn locks(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, stores: &Stores, strategy: &Strategy) {
+    let seat = Seat::at(stores, &Memory::new());
     let locks = runtime.block_on(strategy.connect(&seat)).expect("a connection");
     let lock = locks.lock(KEY).expect("a valid name");
     group.bench_function(strategy.name(), |bencher| {

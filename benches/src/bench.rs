@@ -4,13 +4,12 @@
 use std::io::Write;
 use std::time::Duration;
 
-use lock_testkit::RedisServer;
 use serde::Serialize;
 
 use crate::measure::Measured;
 use crate::report::{Cell, Table, Tone, figure, wants_colours};
 use crate::workload::{Entrant, Runs, handover, herd, throughput, uncontended};
-use crate::{Failure, FloorKind, Progress, Strategy};
+use crate::{Failure, FloorKind, Progress, Stores, Strategy};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +129,7 @@ pub(crate) async fn bench(
     progress: &mut Progress,
     out: &mut (dyn Write + Send),
 ) -> Result<(), Failure> {
-    let server = RedisServer::start()?;
+    let stores = Stores::start()?;
     let workloads = if workloads.is_empty() { &Workload::ALL[..] } else { workloads };
     let mut ratios = Vec::new();
     for workload in workloads {
@@ -138,7 +137,7 @@ pub(crate) async fn bench(
             Workload::Uncontended => {
                 let entrants = Entrant::all(strategies, &FloorKind::ALL);
                 progress.expect(size.uncontended.repeats);
-                let runs = uncontended::run(&server, &entrants, size.uncontended, progress).await?;
+                let runs = uncontended::run(&stores, &entrants, size.uncontended, progress).await?;
                 lines(out, "uncontended", &entrants, &runs)?;
                 writeln!(out, "\n{}", table(&entrants, &runs, "uncontended").render(wants_colours()))?;
                 ratios.extend(held_against(*workload, &entrants, &runs, |run| run.p50_us));
@@ -146,14 +145,14 @@ pub(crate) async fn bench(
             Workload::Throughput => {
                 let entrants = Entrant::all(strategies, &FloorKind::ALL);
                 progress.expect(size.throughput.slices as usize * entrants.len());
-                let runs = throughput::run(&server, &entrants, size.throughput, progress).await?;
+                let runs = throughput::run(&stores, &entrants, size.throughput, progress).await?;
                 lines(out, "throughput", &entrants, &runs)?;
                 writeln!(out, "\n{}", table(&entrants, &runs, "throughput").render(wants_colours()))?;
                 ratios.extend(held_against(*workload, &entrants, &runs, |run| run.ops_per_s));
             }
             Workload::Handover => {
                 progress.expect(strategies.len());
-                let (measured, floor) = handover::run(&server, strategies, size.handover, progress).await?;
+                let (measured, floor) = handover::run(&stores, strategies, size.handover, progress).await?;
                 let mut table = Table::new(["handover", "p50 us", "p95 us", "p99 us", "x PING"]);
                 for (peer, name, measured) in strategies
                     .iter()
@@ -170,7 +169,7 @@ pub(crate) async fn bench(
             }
             Workload::Herd => {
                 progress.expect(strategies.len());
-                let herds = herd::run(&server, strategies, size.herd, progress).await?;
+                let herds = herd::run(&stores, strategies, size.herd, progress).await?;
                 let mut table =
                     Table::new(["herd", "us/grant", "wait p50 us", "wait p99 us", "reads/grant", "served", "most"]);
                 for (strategy, herd) in strategies.iter().zip(&herds) {

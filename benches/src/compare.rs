@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lock_core::{Exclusion, Guarantees};
 use lock_memory::Memory;
-use lock_testkit::RedisServer;
 use serde::Serialize;
 
 use crate::measure::{Measured, Stopwatch, round};
@@ -13,7 +12,7 @@ use crate::report::{Cell, Table, Tone, figure};
 use crate::scenario::{self, Expected, Observed, Outcome};
 use crate::workload::contended::{self, Contended};
 use crate::workload::{Entrant, Runs, throughput, uncontended};
-use crate::{Failure, FloorKind, Progress, Seat, Strategy};
+use crate::{Failure, FloorKind, Progress, Seat, Stores, Strategy};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +130,7 @@ pub async fn compare(
     progress: &mut Progress,
 ) -> Result<Comparison, Failure> {
     let watch = Stopwatch::start();
-    let server = RedisServer::start()?;
+    let stores = Stores::start()?;
     let (workloads, faults) = (only != Some(Only::Faults), only != Some(Only::Workloads));
 
     let floors = [FloorKind::SetNx];
@@ -147,12 +146,12 @@ pub async fn compare(
     let mut speeds = Vec::new();
     let mut compared: Vec<_> = strategies.iter().map(Compared::new).collect();
     if workloads {
-        let alone = uncontended::run(&server, &entrants, effort.uncontended, progress).await?;
-        let many = throughput::run(&server, &entrants, effort.throughput, progress).await?;
+        let alone = uncontended::run(&stores, &entrants, effort.uncontended, progress).await?;
+        let many = throughput::run(&stores, &entrants, effort.throughput, progress).await?;
         speeds = (0..entrants.len()).map(|at| Speed::new(&entrants, at, &alone, &many)).collect();
-        let outcomes = contended::run(&server, strategies, effort.contended, progress).await?;
+        let outcomes = contended::run(&stores, strategies, effort.contended, progress).await?;
         for ((compared, strategy), outcome) in compared.iter_mut().zip(strategies).zip(outcomes) {
-            let guarantees = strategy.guarantees(&Seat::at(&server, &Memory::new())).await?;
+            let guarantees = strategy.guarantees(&Seat::at(&stores, &Memory::new())).await?;
             compared.contended_as_documented = Some(is_contention_as_documented(&guarantees, &outcome));
             compared.contended = Some(outcome);
         }
@@ -165,7 +164,7 @@ pub async fn compare(
         for scenario in &scenario::ALL {
             for (compared, strategy) in compared.iter_mut().zip(strategies) {
                 progress.step(format_args!("{}: {}, {}", scenario.id, strategy.name(), scenario.title));
-                let outcome = scenario.run(&server, strategy).await?;
+                let outcome = scenario.run(&stores, strategy).await?;
                 compared.faults.push(Fault::new(scenario.id, outcome));
             }
         }
@@ -173,7 +172,7 @@ pub async fn compare(
     let scenarios = if faults { told() } else { Vec::new() };
     Ok(Comparison {
         version: env!("CARGO_PKG_VERSION"),
-        redis: redis_version(&server)?,
+        redis: redis_version(&stores)?,
         took_s: round(watch.elapsed().as_secs_f64()),
         as_documented: compared.iter().all(Compared::is_as_documented),
         floors: speeds,
@@ -195,8 +194,8 @@ fn told() -> Vec<Told> {
         .collect()
 }
 
-fn redis_version(server: &RedisServer) -> Result<String, Failure> {
-    let info: String = server.command(&["INFO", "server"])?;
+fn redis_version(stores: &Stores) -> Result<String, Failure> {
+    let info: String = stores.redis().command(&["INFO", "stores"])?;
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
     Ok(version.ok_or("INFO has no redis_version")?.trim().to_owned())
 }

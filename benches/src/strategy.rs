@@ -1,19 +1,22 @@
 //! The strategies under test, and how each comes to its store.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Backend, Effect, Error, ErrorKind, Guarantees, Locks, Options};
+use lock_etcd::Etcd;
 use lock_memory::Memory;
 use lock_naive::{BlindDelete, GetSet, SetnxExpire};
 use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
-use lock_testkit::RedisServer;
+use lock_redlock::{Redlock, RedlockOptions};
+use lock_zookeeper::ZooKeeper;
 
-use crate::Failure;
 use crate::raw::{self, FloorKind};
+use crate::{Failure, Stores};
 
 /// A way of locking that is compared with the others.
 ///
@@ -35,6 +38,8 @@ pub type Connect = for<'a> fn(&'a Seat) -> BoxFuture<'a, lock_core::Result<Arc<d
 pub struct Seat {
     /// The URL of the Redis, or of a relay in front of it.
     pub url: String,
+    /// The servers of the strategies that keep their locks elsewhere.
+    pub stores: Stores,
     /// The table of the strategies that keep their locks in the process: all clients of one cell share it.
     pub memory: Memory,
     /// By how much the client's wall clock is fast.
@@ -46,9 +51,10 @@ pub struct Seat {
 impl Seat {
     /// A client of `server` with the right time.
     #[must_use]
-    pub fn at(server: &RedisServer, memory: &Memory) -> Self {
+    pub fn at(stores: &Stores, memory: &Memory) -> Self {
         Self {
-            url: server.url(),
+            url: stores.redis().url(),
+            stores: stores.clone(),
             memory: memory.clone(),
             clock_ahead: Duration::ZERO,
             request_limit: Duration::from_secs(1),
@@ -57,6 +63,13 @@ impl Seat {
 
     fn naive(&self) -> lock_naive::Config {
         lock_naive::Config::new().with_request_limit(self.request_limit)
+    }
+
+    /// With the longest limit per node that there is: a scenario's leases are short, and the machine may be busy.
+    async fn redlock(&self) -> lock_core::Result<Redlock> {
+        let urls = self.stores.nodes().map_err(|error| not_started("redlock", &error))?.urls();
+        let options = RedlockOptions::new().with_node_limit(Duration::from_millis(500));
+        Redlock::open(&urls, Config::new().with_request_limit(self.request_limit), options).await
     }
 
     async fn redis(&self) -> lock_core::Result<Connection> {
@@ -138,6 +151,38 @@ impl Strategy {
                 Some(FloorKind::SetNx),
                 |seat| async { backend(Reentrant::new(seat.redis().await?).await?) }.boxed(),
             ),
+            Self::new(
+                "redlock",
+                "hasp-Redlock",
+                "as redis-token on three independent Redis servers, a majority decides",
+                None,
+                |seat| async { backend(seat.redlock().await?) }.boxed(),
+            ),
+            Self::new(
+                "redlock-fenced",
+                "hasp-Redlock-fenced",
+                "as redlock; a second round mints a fencing token",
+                None,
+                |seat| async { backend(seat.redlock().await?.fenced()) }.boxed(),
+            ),
+            Self::new("etcd", "hasp-Etcd", "a key under a lease, in order of create revision", None, |seat| {
+                let urls = seat.stores.etcd().map(lock_testkit::EtcdCluster::urls);
+                async { backend(Etcd::connect(urls.map_err(|error| not_started("etcd", &error))?)?) }.boxed()
+            }),
+            Self::new(
+                "zookeeper",
+                "hasp-ZooKeeper",
+                "an ephemeral sequential node, in order of creation",
+                None,
+                |seat| {
+                    let hosts = seat.stores.zookeeper().map(lock_testkit::ZooKeeperEnsemble::hosts);
+                    async {
+                        let hosts = hosts.map_err(|error| not_started("zookeeper", &error))?;
+                        backend(ZooKeeper::connect(&hosts).await?)
+                    }
+                    .boxed()
+                },
+            ),
         ]
     }
 
@@ -164,6 +209,12 @@ impl Strategy {
         self.name
     }
 
+    /// Whether it keeps its locks in the one Redis.
+    #[must_use]
+    pub const fn is_on_one_redis(&self) -> bool {
+        self.floor.is_some()
+    }
+
     /// Its name beside lock libraries of other makers.
     #[must_use]
     pub const fn peer(&self) -> &'static str {
@@ -176,7 +227,7 @@ impl Strategy {
         self.summary
     }
 
-    /// The raw commands over the same kind of connection; none where there is no server.
+    /// The raw commands over the same kind of connection; none where they have not been worked out.
     #[must_use]
     pub const fn floor(&self) -> Option<FloorKind> {
         self.floor
@@ -235,6 +286,10 @@ fn backend(backend: impl Backend) -> lock_core::Result<Arc<dyn Backend>> {
     Ok(Arc::new(backend))
 }
 
+fn not_started(strategy: &str, error: &io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, Effect::None, strategy, "connect", error.to_string())
+}
+
 fn pool(url: &str, strategy: &str) -> lock_core::Result<deadpool_redis::Pool> {
     raw::pool(url).map_err(|error| {
         Error::new(ErrorKind::InvalidInput, Effect::None, strategy, "connect", format!("no pool for this URL: {error}"))
@@ -265,8 +320,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_strategy_is_called_as_its_backend_calls_itself() {
-        let server = RedisServer::start().unwrap();
-        let seat = Seat::at(&server, &Memory::new());
+        let stores = Stores::start().unwrap();
+        let seat = Seat::at(&stores, &Memory::new());
         for strategy in Strategy::all() {
             let locks = strategy.connect(&seat).await.unwrap();
             // A strategy with a variant has the variant's name behind the backend's.

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use lock_core::{Lock, Locks};
 use lock_memory::Memory;
-use lock_testkit::RedisServer;
 
-use crate::Failure;
 use crate::measure::{Measured, Samples, Stopwatch, median, ratio};
 use crate::raw::{Floor, FloorKey, FloorKind};
 use crate::strategy::{Seat, Strategy};
+use crate::{Failure, Stores};
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug)]
@@ -47,10 +46,10 @@ impl Entrant {
     }
 
     /// A new client object, with connections of its own.
-    async fn open(&self, server: &RedisServer) -> Result<Client, Failure> {
+    async fn open(&self, stores: &Stores) -> Result<Client, Failure> {
         Ok(match self {
-            Self::Strategy(strategy) => Client::Locks(strategy.connect(&Seat::at(server, &Memory::new())).await?),
-            Self::Floor(kind) => Client::Floor(Floor::connect(*kind, &server.url()).await?),
+            Self::Strategy(strategy) => Client::Locks(strategy.connect(&Seat::at(stores, &Memory::new())).await?),
+            Self::Floor(kind) => Client::Floor(Floor::connect(*kind, &stores.redis().url()).await?),
         })
     }
 
@@ -135,23 +134,23 @@ impl Run {
 }
 
 /// How often the server has read from a socket.
-fn reads(server: &RedisServer) -> Result<u64, Failure> {
-    let info: String = server.command(&["INFO", "stats"])?;
+fn reads(stores: &Stores) -> Result<u64, Failure> {
+    let info: String = stores.redis().command(&["INFO", "stats"])?;
     let line = info.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
     Ok(line.ok_or("INFO has no total_reads_processed")?.trim().parse()?)
 }
 
 /// Times `work`, and counts the server's reads meanwhile.
 async fn observed<T>(
-    server: &RedisServer,
+    stores: &Stores,
     entrant: &Entrant,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<(T, Duration, Option<u64>), Failure> {
-    let before = reads(server)?;
+    let before = reads(stores)?;
     let watch = Stopwatch::start();
     let value = work.await?;
     let wall = watch.elapsed();
-    let reads = entrant.uses_server().then_some(reads(server)?.saturating_sub(before + OWN_READS));
+    let reads = entrant.uses_server().then_some(reads(stores)?.saturating_sub(before + OWN_READS));
     Ok((value, wall, reads))
 }
 

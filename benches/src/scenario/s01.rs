@@ -23,6 +23,7 @@ pub(super) const CRASH_BETWEEN: Scenario = Scenario {
     ],
     breaks_by: &[Observable::Stuck],
     beside: &[],
+    in_the_network: true,
     expect,
     play: |stage| play(stage).boxed(),
 };
@@ -42,7 +43,7 @@ async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
     const MARGIN: Duration = Duration::from_secs(3);
 
     let lease = stage.short(Duration::from_millis(300));
-    let relay = Relay::start(stage.server.addr())?;
+    let relay = Relay::start(stage.stores.redis().addr())?;
     let behind_the_first = {
         let (key, earlier) = (stage.key.clone(), Arc::new(AtomicUsize::new(0)));
         let about_the_lock = Request::any().with_part(&key);

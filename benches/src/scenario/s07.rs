@@ -18,6 +18,7 @@ pub(super) const PAUSE: Scenario = Scenario {
     ],
     breaks_by: &[Observable::LostUpdate],
     beside: &[Observable::RawOverlap],
+    in_the_network: false,
     expect: |_| {
         Expected::Breaks("every lease ends while its holder sleeps, and no lock can stop the holder's late write")
     },
@@ -34,6 +35,7 @@ pub(super) const PAUSE_FENCED: Scenario = Scenario {
     ],
     breaks_by: &[Observable::StaleWriteAccepted],
     beside: &[Observable::RawOverlap],
+    in_the_network: false,
     expect: expect_fenced,
     play: |stage| play_fenced(stage).boxed(),
 };

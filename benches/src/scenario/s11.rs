@@ -17,6 +17,7 @@ pub(super) const FAST_CLOCK: Scenario = Scenario {
     ],
     breaks_by: &[Observable::InLeaseOverlap, Observable::Stolen],
     beside: &[Observable::RawOverlap],
+    in_the_network: false,
     expect,
     play: |stage| play(stage).boxed(),
 };

@@ -18,6 +18,7 @@ pub(super) const LATE_RELEASE: Scenario = Scenario {
     ],
     breaks_by: &[Observable::Stolen, Observable::InLeaseOverlap, Observable::DishonestOutcome],
     beside: &[Observable::RawOverlap],
+    in_the_network: false,
     expect,
     play: |stage| play(stage).boxed(),
 };

@@ -20,6 +20,7 @@ pub(super) const GET_THEN_DEL: Scenario = Scenario {
     ],
     breaks_by: &[Observable::Stolen, Observable::InLeaseOverlap],
     beside: &[Observable::RawOverlap, Observable::DishonestOutcome],
+    in_the_network: true,
     expect,
     play: |stage| play(stage).boxed(),
 };
@@ -36,7 +37,7 @@ fn expect(guarantees: &Guarantees) -> Expected {
 }
 
 async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
-    let relay = Relay::start(stage.server.addr())?;
+    let relay = Relay::start(stage.stores.redis().addr())?;
     let a = stage.player_at("a", stage.seat_behind(&relay)).await?;
     let (b, c) = (stage.player("b").await?, stage.player("c").await?);
 

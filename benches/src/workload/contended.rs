@@ -6,15 +6,14 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use lock_core::Release;
 use lock_memory::Memory;
-use lock_testkit::RedisServer;
 use lock_testkit::history::{GuardedCounter, History, Observable};
 use serde::Serialize;
 
 use super::{Seat, Stopwatch, on_a_worker};
-use crate::Failure;
 use crate::measure::{ratio, round};
 use crate::progress::Progress;
 use crate::strategy::Strategy;
+use crate::{Failure, Stores};
 
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +45,7 @@ impl Contended {
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(
-    server: &RedisServer,
+    stores: &Stores,
     strategies: &[Strategy],
     plan: Plan,
     progress: &mut Progress,
@@ -54,20 +53,20 @@ pub(crate) async fn run(
     let mut outcomes = Vec::new();
     for strategy in strategies {
         progress.step(format_args!("contended: {}, {} clients on one key", strategy.name(), plan.contenders));
-        let contend = contend(server, strategy, plan);
+        let contend = contend(stores, strategy, plan);
         let outcome = tokio::time::timeout(LIMIT, contend).await;
         outcomes.push(outcome.map_err(|_elapsed| format!("{}: not done after {LIMIT:?}", strategy.name()))??);
     }
     Ok(outcomes)
 }
 
-async fn contend(server: &RedisServer, strategy: &Strategy, plan: Plan) -> Result<Contended, Failure> {
+async fn contend(stores: &Stores, strategy: &Strategy, plan: Plan) -> Result<Contended, Failure> {
     const KEY: &str = "compare/contended";
 
     let (memory, history, counter) = (Memory::new(), History::new(), Arc::new(GuardedCounter::new("counter")));
     let mut contenders = Vec::new();
     for number in 0..plan.contenders {
-        let lock = strategy.connect(&Seat::at(server, &memory)).await?.lock(KEY)?;
+        let lock = strategy.connect(&Seat::at(stores, &memory)).await?.lock(KEY)?;
         let (actor, counter) = (history.actor(format!("contender {number}")), Arc::clone(&counter));
         contenders.push(on_a_worker(async move {
             for _ in 0..plan.increments {

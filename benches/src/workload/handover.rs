@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use lock_core::Release;
 use lock_memory::Memory;
-use lock_testkit::RedisServer;
 
 use super::{Floor, Measured, Samples, Seat, Stopwatch, on_a_worker};
-use crate::Failure;
 use crate::progress::Progress;
 use crate::raw::FloorKind;
 use crate::strategy::Strategy;
+use crate::{Failure, Stores};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -22,19 +21,19 @@ pub(crate) struct Plan {
 /// The hand-over of each strategy, in their order, and then the floor: a PING after the same pause, when everything on the
 /// way has gone to sleep too.
 pub(crate) async fn run(
-    server: &RedisServer,
+    stores: &Stores,
     strategies: &[Strategy],
     plan: Plan,
     progress: &mut Progress,
 ) -> Result<(Vec<Measured>, Measured), Failure> {
-    let floor = Floor::connect(FloorKind::SetNx, &server.url()).await?;
+    let floor = Floor::connect(FloorKind::SetNx, &stores.redis().url()).await?;
     let mut pings = Samples::default();
     let mut measured = Vec::new();
     for strategy in strategies {
         progress.step(format_args!("hand-over: {}, {} rounds", strategy.name(), plan.rounds));
         let memory = Memory::new();
-        let a = strategy.connect(&Seat::at(server, &memory)).await?;
-        let b = strategy.connect(&Seat::at(server, &memory)).await?;
+        let a = strategy.connect(&Seat::at(stores, &memory)).await?;
+        let b = strategy.connect(&Seat::at(stores, &memory)).await?;
         let (a, b) = (a.lock("bench/handover")?, b.lock("bench/handover")?);
         let mut samples = Samples::default();
         for round in 0..plan.warm_up + plan.rounds {

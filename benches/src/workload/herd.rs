@@ -7,15 +7,14 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use lock_core::Lock;
 use lock_memory::Memory;
-use lock_testkit::RedisServer;
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{Entrant, Measured, Samples, Seat, Stopwatch, observed, on_a_worker};
-use crate::Failure;
 use crate::measure::{ratio, round};
 use crate::progress::Progress;
 use crate::strategy::Strategy;
+use crate::{Failure, Stores};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +40,7 @@ pub(crate) struct Herd {
 }
 
 pub(crate) async fn run(
-    server: &RedisServer,
+    stores: &Stores,
     strategies: &[Strategy],
     plan: Plan,
     progress: &mut Progress,
@@ -52,7 +51,7 @@ pub(crate) async fn run(
         let memory = Memory::new();
         let mut locks = Vec::new();
         for _ in 0..plan.clients {
-            locks.push(strategy.connect(&Seat::at(server, &memory)).await?);
+            locks.push(strategy.connect(&Seat::at(stores, &memory)).await?);
         }
         let left = Arc::new(AtomicUsize::new(plan.grants));
         let start = Stopwatch::start();
@@ -62,7 +61,7 @@ pub(crate) async fn run(
             on_a_worker(async move { wait_in_line(&lock?, &left, &over, start).await })
         };
         let work = try_join_all((0..plan.waiters).map(waiter));
-        let (waits, _, reads) = observed(server, &Entrant::Strategy(*strategy), work).await?;
+        let (waits, _, reads) = observed(stores, &Entrant::Strategy(*strategy), work).await?;
         let wall = over.borrow().ok_or("the herd ended before its last grant")?;
         let served = waits.iter().filter(|samples| samples.len() > 0).count();
         let most = waits.iter().map(Samples::len).max().unwrap_or(0);

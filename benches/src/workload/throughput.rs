@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use lock_testkit::RedisServer;
 
 use super::{Client, Entrant, Run, Runs, Samples, Stopwatch, observed, on_a_worker, shuffled};
-use crate::Failure;
 use crate::progress::Progress;
+use crate::{Failure, Stores};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +20,14 @@ pub(crate) struct Plan {
 }
 
 pub(crate) async fn run(
-    server: &RedisServer,
+    stores: &Stores,
     entrants: &[Entrant],
     plan: Plan,
     progress: &mut Progress,
 ) -> Result<Runs, Failure> {
     let mut clients = Vec::new();
     for entrant in entrants {
-        clients.push(Arc::new(entrant.open(server).await?));
+        clients.push(Arc::new(entrant.open(stores).await?));
     }
     let mut runs = vec![Vec::new(); entrants.len()];
     for slice in 1..=plan.slices {
@@ -42,7 +41,7 @@ pub(crate) async fn run(
             ));
             loop_for(&clients[at], plan.tasks, plan.warm_up / plan.slices).await?;
             let work = loop_for(&clients[at], plan.tasks, plan.counted / plan.slices);
-            let (samples, wall, reads) = observed(server, entrant, work).await?;
+            let (samples, wall, reads) = observed(stores, entrant, work).await?;
             runs[at].push(Run { samples, wall, reads });
         }
     }

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use lock_testkit::RedisServer;
-
 use super::{Entrant, Measured, Run, Runs, Samples, Stopwatch, observed, on_a_worker, shuffled};
-use crate::Failure;
 use crate::progress::Progress;
+use crate::{Failure, Stores};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +18,7 @@ pub(crate) struct Plan {
 }
 
 pub(crate) async fn run(
-    server: &RedisServer,
+    stores: &Stores,
     entrants: &[Entrant],
     plan: Plan,
     progress: &mut Progress,
@@ -30,7 +28,7 @@ pub(crate) async fn run(
         progress.step(format_args!("uncontended: one task, one key ({repeat} of {})", plan.repeats));
         let mut keys = Vec::new();
         for entrant in entrants {
-            let client = entrant.open(server).await?;
+            let client = entrant.open(stores).await?;
             keys.push(Arc::new(client.key("bench/uncontended")?));
         }
         let mut repeats = vec![Run::default(); entrants.len()];
@@ -47,7 +45,7 @@ pub(crate) async fn run(
                     }
                     Ok(samples)
                 });
-                let (samples, wall, reads) = observed(server, &entrants[at], work).await?;
+                let (samples, wall, reads) = observed(stores, &entrants[at], work).await?;
                 if slice > 0 {
                     let run = &mut repeats[at];
                     run.samples.append(samples);

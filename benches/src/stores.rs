@@ -1,0 +1,81 @@
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use lock_testkit::{EtcdCluster, RedisNodes, RedisServer, ZooKeeperEnsemble};
+
+/// The private servers of a run. One Redis is started at once, the others when the first strategy wants them. Cheap to clone;
+/// they end with the last clone.
+#[derive(Clone)]
+pub struct Stores(Arc<Inner>);
+
+struct Inner {
+    redis: RedisServer,
+    nodes: OnceLock<RedisNodes>,
+    etcd: OnceLock<EtcdCluster>,
+    zookeeper: OnceLock<ZooKeeperEnsemble>,
+}
+
+/// As many independent nodes as the smallest quorum that bears a failure.
+const NODES: usize = 3;
+
+impl Stores {
+    /// Starts the Redis.
+    ///
+    /// # Errors
+    ///
+    /// If there is no redis-server, or it does not start.
+    pub fn start() -> io::Result<Self> {
+        let redis = RedisServer::start()?;
+        let (nodes, etcd, zookeeper) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Self(Arc::new(Inner { redis, nodes, etcd, zookeeper })))
+    }
+
+    /// The one Redis.
+    #[must_use]
+    pub fn redis(&self) -> &RedisServer {
+        &self.0.redis
+    }
+
+    /// Three independent Redis servers.
+    ///
+    /// # Errors
+    ///
+    /// If they do not start.
+    pub fn nodes(&self) -> io::Result<&RedisNodes> {
+        started(&self.0.nodes, || RedisNodes::start(NODES))
+    }
+
+    /// An etcd of one member.
+    ///
+    /// # Errors
+    ///
+    /// If there is no etcd, or it does not start.
+    pub fn etcd(&self) -> io::Result<&EtcdCluster> {
+        started(&self.0.etcd, EtcdCluster::start)
+    }
+
+    /// A ZooKeeper of one server.
+    ///
+    /// # Errors
+    ///
+    /// If there is no ZooKeeper, or it does not start.
+    pub fn zookeeper(&self) -> io::Result<&ZooKeeperEnsemble> {
+        started(&self.0.zookeeper, || ZooKeeperEnsemble::start(1))
+    }
+}
+
+fn started<T>(cell: &OnceLock<T>, start: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
+    if let Some(started) = cell.get() {
+        return Ok(started);
+    }
+    let started = start()?;
+    // If another was quicker, this one ends here.
+    Ok(cell.get_or_init(|| started))
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stores").field("redis", &self.0.redis).finish_non_exhaustive()
+    }
+}
