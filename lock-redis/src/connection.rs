@@ -288,7 +288,8 @@ impl Connection {
 
     /// The same connection with a pool of the same server and database beside it, for what needs a connection to itself
     /// ([`Unlock::Watch`](crate::Unlock::Watch); with a manager also
-    /// [`min_replicas`](crate::TokenOptions::with_min_replicas)).
+    /// [`min_replicas`](crate::TokenOptions::with_min_replicas)). It does not follow a failover: under Sentinel unlock by
+    /// script.
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pinned = Some(pool);

@@ -73,7 +73,7 @@ pub(crate) fn explain(failure: &Failure, backend: &str, operation: &'static str)
         Failure::Master(says) => (
             ErrorKind::Unavailable,
             Effect::None,
-            format!("no master ({says}); check that it and its sentinels are up, and its name in the URL"),
+            format!("no master ({says}); check that it is up, and under Sentinel that its name in the URL is right"),
             None,
         ),
         Failure::Connect(error) => {
@@ -226,7 +226,7 @@ mod tests {
                 Failure::Master("the sentinels know none called `a`".into()),
                 K::Unavailable,
                 E::None,
-                "its sentinels are up",
+                "its name in the URL",
             ),
             (Failure::Connect(io_error(io::ErrorKind::ConnectionReset)), K::Unavailable, E::None, "the connection"),
             (io_error(io::ErrorKind::ConnectionRefused).into(), K::Unavailable, E::None, "cannot connect"),

@@ -98,6 +98,57 @@ async fn waiters_listen_at_the_node_of_their_slot_only_and_are_woken() {
     }
 }
 
+/// As on servers before 7.0: without INFO nobody can tell that these are newer.
+#[tokio::test]
+async fn without_sharded_channels_plain_ones_wake() {
+    let cluster = RedisCluster::start().unwrap();
+    for node in cluster.iter() {
+        node.command::<()>(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info"]).unwrap();
+    }
+    // One node is enough to find the others.
+    let url = format!("redis://app:secret@{}", cluster[1].addr());
+    let connection = Connection::open_cluster(&[url], Config::new()).await.unwrap();
+    let backend: Arc<dyn Backend> = Arc::new(Token::new(connection, TokenOptions::new()).await.unwrap());
+    for name in ["a", "b", "c", "d"] {
+        let grant = take(&*backend, name, millis(300_000)).await;
+        let waiter = {
+            let backend = Arc::clone(&backend);
+            tokio::spawn(async move { backend.acquire(&claim(name, millis(5_000)), &Stop::new()).await })
+        };
+        let node = &cluster[place(&cluster, &*backend, name)];
+        let channel = format!("hasp-released:{{hasp:{name}}}");
+        let plain = ["PUBSUB", "NUMSUB", &channel];
+        until("it listens", || node.command::<(String, u64)>(&plain).unwrap().1 == 1).await;
+        assert_eq!(listeners(node, name), 0);
+        assert_eq!(backend.inspect(&grant.claim.key).await.unwrap().waiters, Some(1));
+        assert_eq!(release(&*backend, &grant).await, Release::Released);
+        let grant = soon(waiter).await.unwrap().unwrap().expect("it was not stopped");
+        assert_eq!(release(&*backend, &grant).await, Release::Released);
+    }
+}
+
+#[test]
+fn its_connections_outlive_the_runtime_that_they_were_built_on() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let cluster = RedisCluster::start().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let backend = first.block_on(token(&cluster));
+    let grant = first.block_on(take(&*backend, "a", millis(300_000)));
+    first.block_on(async {
+        let (claim, stop) = (claim("a", millis(5_000)), Stop::new());
+        assert!(tokio::time::timeout(millis(100), backend.acquire(&claim, &stop)).await.is_err());
+    });
+    drop(first);
+    second.block_on(async {
+        let waiting = Arc::clone(&backend);
+        let waiter = tokio::spawn(async move { waiting.acquire(&claim("a", millis(5_000)), &Stop::new()).await });
+        let node = &cluster[place(&cluster, &*backend, "a")];
+        until("it listens", || listeners(node, "a") == 1).await;
+        assert_eq!(release(&*backend, &grant).await, Release::Released);
+        assert!(soon(waiter).await.unwrap().unwrap().is_some());
+    });
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_follows_its_slot() {
     let cluster = RedisCluster::start().unwrap();
