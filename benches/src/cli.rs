@@ -14,8 +14,8 @@ use crate::{Failure, Progress, Strategy};
 
 /// Compares Hasp's lock strategies: how fast each is, and what breaks it.
 ///
-/// Everything runs on a private redis-server that is started for it on a free port and killed with it (the one on PATH, or
-/// the one that HASP_REDIS_SERVER names). Nothing that is already running is touched.
+/// Everything runs on private servers that are started for it on free ports and killed with it (Redis and etcd from PATH or
+/// as HASP_REDIS_SERVER and HASP_ETCD say, ZooKeeper from Debian's jars). Nothing that is already running is touched.
 #[derive(Debug, Parser)]
 #[command(name = "lock-bench", version, after_help = EXIT_CODES)]
 struct Cli {
@@ -32,7 +32,7 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs every strategy on a private Redis, side by side: speed, and what breaks it.
+    /// Runs every strategy on private servers, side by side: speed, and what breaks it.
     ///
     /// Speed: an uncontended acquire and release beside the raw two commands, 64 tasks on distinct keys, and 8 clients on one
     /// key that guards a counter. Faults: each is made with real parts, and its outcome is held against what the strategy's

@@ -195,7 +195,7 @@ fn told() -> Vec<Told> {
 }
 
 fn redis_version(stores: &Stores) -> Result<String, Failure> {
-    let info: String = stores.redis().command(&["INFO", "stores"])?;
+    let info: String = stores.redis().command(&["INFO", "server"])?;
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
     Ok(version.ok_or("INFO has no redis_version")?.trim().to_owned())
 }

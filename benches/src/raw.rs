@@ -149,7 +149,9 @@ impl FloorKey {
         let release = match self.kind {
             FloorKind::SetNx | FloorKind::SetNxPooled => evalsha(&COMPARE_AND_DELETE, &[name], &[value]),
             FloorKind::TokenScripts => evalsha(&TOKEN.1, &[name], &[value, channel, "PUBLISH"]),
-            FloorKind::ReentrantScripts => evalsha(&REENTRANT.1, &[name, claims], &[value, value, channel, "0", "PUBLISH"]),
+            FloorKind::ReentrantScripts => {
+                evalsha(&REENTRANT.1, &[name, claims], &[value, value, channel, "0", "PUBLISH"])
+            }
         };
         match ask::<i64>(link, &release).await? {
             1 => Ok(()),

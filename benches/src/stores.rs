@@ -1,6 +1,7 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use lock_testkit::{EtcdCluster, RedisNodes, RedisServer, ZooKeeperEnsemble};
 
@@ -18,6 +19,9 @@ struct Inner {
 
 /// As many independent nodes as the smallest quorum that bears a failure.
 const NODES: usize = 3;
+
+/// ZooKeeper's own default: sessions of 30 s need it, because a session lasts 20 ticks at most.
+const TICK: Duration = Duration::from_secs(2);
 
 impl Stores {
     /// Starts the Redis.
@@ -61,7 +65,7 @@ impl Stores {
     ///
     /// If there is no ZooKeeper, or it does not start.
     pub fn zookeeper(&self) -> io::Result<&ZooKeeperEnsemble> {
-        started(&self.0.zookeeper, || ZooKeeperEnsemble::start(1))
+        started(&self.0.zookeeper, || ZooKeeperEnsemble::builder(1).tick(TICK).start())
     }
 }
 

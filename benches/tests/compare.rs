@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_bench::{Effort, Only, Progress, Strategy, compare};
+use lock_bench::{Effort, FloorKind, Only, Progress, Strategy, compare};
 use lock_core::{
     Backend, Claim, Grant, Guarantees, Inspection, LockKey, OwnerCheck, Release, Renew, Renewal, Result, Stop, Undone,
 };
@@ -118,21 +118,21 @@ fn the_list_tells_every_fault_step_by_step() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_strategy_that_does_not_do_what_its_docs_say_is_found_out() {
     let strategies = [
-        Strategy::new("boastful", "boastful", "a blind DEL that claims to compare", None, |seat| {
+        Strategy::new("boastful", "boastful", "a blind DEL that claims to compare", Some(FloorKind::SetNx), |seat| {
             Box::pin(async {
                 let inner = BlindDelete::connect(&seat.url).await?;
                 let claims = Guarantees { release_check: OwnerCheck::Atomic, ..inner.guarantees() };
                 Ok(Arc::new(Misdocumented { inner: Arc::new(inner), claims }) as Arc<dyn Backend>)
             })
         }),
-        Strategy::new("modest", "modest", "a script that claims to be blind", None, |seat| {
+        Strategy::new("modest", "modest", "a script that claims to be blind", Some(FloorKind::SetNx), |seat| {
             Box::pin(async {
                 let inner = Token::connect(&seat.url).await?;
                 let claims = Guarantees { release_check: OwnerCheck::None, ..inner.guarantees() };
                 Ok(Arc::new(Misdocumented { inner: Arc::new(inner), claims }) as Arc<dyn Backend>)
             })
         }),
-        Strategy::new("honest", "honest", "a lock of two commands that says so", None, |seat| {
+        Strategy::new("honest", "honest", "a lock of two commands that says so", Some(FloorKind::SetNx), |seat| {
             Box::pin(async {
                 let config = Config::new().with_request_limit(seat.request_limit);
                 Ok(Arc::new(SetnxExpire::connect(&seat.url).await?.with_config(config)) as Arc<dyn Backend>)
