@@ -28,7 +28,7 @@ fn uncontended(criterion: &mut Criterion) {
 }
 
 fn raw(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, stores: &Stores, kind: FloorKind) {
-    let floor = runtime.block_on(Floor::connect(kind, &stores.redis().url())).expect("a connection");
+    let floor = runtime.block_on(Floor::connect(kind, stores)).expect("a connection");
     let key = floor.key(KEY);
     group.bench_function(kind.name(), |bencher| {
         bencher.to_async(runtime).iter(async || key.pair().await.expect("a pair"));

@@ -97,7 +97,7 @@ enum Bound {
     AtLeast(f64),
 }
 
-const LIMITS: [Limit; 3] = [
+const LIMITS: [Limit; 6] = [
     Limit {
         what: "Token, one task: latency of a pair, to raw SET NX PX + EVALSHA",
         of: "redis-token",
@@ -118,6 +118,27 @@ const LIMITS: [Limit; 3] = [
         to: FloorKind::SetNx,
         workload: Workload::Throughput,
         bound: Bound::AtLeast(0.45),
+    },
+    Limit {
+        what: "Redlock, one task: latency of a pair, to the raw commands on five nodes",
+        of: "redlock",
+        to: FloorKind::Quorum,
+        workload: Workload::Uncontended,
+        bound: Bound::AtMost(1.4),
+    },
+    Limit {
+        what: "Etcd, one task: latency of a pair, to two raw transactions",
+        of: "etcd",
+        to: FloorKind::EtcdTxns,
+        workload: Workload::Uncontended,
+        bound: Bound::AtMost(1.25),
+    },
+    Limit {
+        what: "ZooKeeper, one task: latency of a pair, to a raw create and delete",
+        of: "zookeeper",
+        to: FloorKind::ZooKeeperNodes,
+        workload: Workload::Uncontended,
+        bound: Bound::AtMost(1.3),
     },
 ];
 

@@ -1,5 +1,7 @@
 //! The floors: what a pair costs without a lock library, on connections set up as `lock-redis` sets up its own.
 
+mod stores;
+
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -7,7 +9,8 @@ use deadpool_redis::{Pool, Runtime};
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, IntoConnectionInfo, ProtocolVersion, Script, cmd};
 
-use crate::Failure;
+use self::stores::{EtcdTxns, Quorum, ZooKeeperNodes};
+use crate::{Failure, Stores};
 
 /// Which commands a floor sends, over which kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,11 +23,25 @@ pub enum FloorKind {
     ReentrantScripts,
     /// As [`SetNx`](FloorKind::SetNx), with a connection out of a pool for each command.
     SetNxPooled,
+    /// As [`SetNx`](FloorKind::SetNx) on five nodes at once, each command over with the third answer.
+    Quorum,
+    /// A transaction that puts a key under a lease of etcd's, and one that deletes it.
+    EtcdTxns,
+    /// The create of an ephemeral sequential node of `ZooKeeper`'s, and its delete.
+    ZooKeeperNodes,
 }
 
 impl FloorKind {
     /// Every floor.
-    pub const ALL: [Self; 4] = [Self::SetNx, Self::TokenScripts, Self::ReentrantScripts, Self::SetNxPooled];
+    pub const ALL: [Self; 7] = [
+        Self::SetNx,
+        Self::TokenScripts,
+        Self::ReentrantScripts,
+        Self::SetNxPooled,
+        Self::Quorum,
+        Self::EtcdTxns,
+        Self::ZooKeeperNodes,
+    ];
 
     /// Its name in tables and lines.
     #[must_use]
@@ -34,6 +51,9 @@ impl FloorKind {
             Self::TokenScripts => "raw-token-scripts",
             Self::ReentrantScripts => "raw-reentrant-scripts",
             Self::SetNxPooled => "raw-set-nx-pool",
+            Self::Quorum => "raw-quorum",
+            Self::EtcdTxns => "raw-etcd-txns",
+            Self::ZooKeeperNodes => "raw-zookeeper-nodes",
         }
     }
 }
@@ -49,6 +69,9 @@ pub struct Floor {
 enum Link {
     Multiplexed(ConnectionManager),
     Pool(Pool),
+    Quorum(Quorum),
+    Etcd(EtcdTxns),
+    ZooKeeper(ZooKeeperNodes),
 }
 
 impl Floor {
@@ -61,12 +84,16 @@ impl Floor {
     /// # Cancel safety
     ///
     /// Cancel safe: what was opened is closed.
-    pub async fn connect(kind: FloorKind, url: &str) -> Result<Self, Failure> {
+    pub async fn connect(kind: FloorKind, stores: &Stores) -> Result<Self, Failure> {
+        let url = &stores.redis().url();
         let link = match kind {
             FloorKind::SetNx | FloorKind::TokenScripts | FloorKind::ReentrantScripts => {
                 Link::Multiplexed(multiplexed(url).await?)
             }
             FloorKind::SetNxPooled => Link::Pool(pool(url)?),
+            FloorKind::Quorum => Link::Quorum(Quorum::connect(stores).await?),
+            FloorKind::EtcdTxns => Link::Etcd(EtcdTxns::connect(stores).await?),
+            FloorKind::ZooKeeperNodes => Link::ZooKeeper(ZooKeeperNodes::connect(stores).await?),
         };
         let floor = Self { link, kind };
         for script in [&COMPARE_AND_DELETE, &TOKEN.0, &TOKEN.1, &REENTRANT.0, &REENTRANT.1] {
@@ -74,6 +101,7 @@ impl Floor {
             match &mut connection.link {
                 Link::Multiplexed(manager) => drop(script.load_async(manager).await?),
                 Link::Pool(pool) => drop(script.load_async(&mut pool.get().await?).await?),
+                Link::Quorum(_) | Link::Etcd(_) | Link::ZooKeeper(_) => {}
             }
         }
         Ok(floor)
@@ -129,11 +157,13 @@ impl FloorKey {
     /// Not cancel safe: the key may be left locked.
     pub async fn pair(&self) -> Result<(), Failure> {
         let Self { link, name, value, fence, claims, channel, .. } = self;
+        match link {
+            Link::Quorum(nodes) => return nodes.pair(name, value).await,
+            Link::Etcd(txns) => return txns.pair(name).await,
+            Link::ZooKeeper(nodes) => return nodes.pair(name).await,
+            Link::Multiplexed(_) | Link::Pool(_) => {}
+        }
         let granted = match self.kind {
-            FloorKind::SetNx | FloorKind::SetNxPooled => {
-                let set = cmd("SET").arg(name).arg(value).arg("NX").arg("PX").arg(TTL_MS).to_owned();
-                ask::<Option<String>>(link, &set).await?.is_some()
-            }
             FloorKind::TokenScripts => {
                 let acquire = evalsha(&TOKEN.0, &[name, fence], &[value, TTL_MS, DAY_MS]);
                 ask::<i64>(link, &acquire).await? > 0
@@ -142,16 +172,20 @@ impl FloorKey {
                 let acquire = evalsha(&REENTRANT.0, &[name, claims, fence], &[value, value, TTL_MS, DAY_MS]);
                 ask::<i64>(link, &acquire).await? > 0
             }
+            _ => {
+                let set = cmd("SET").arg(name).arg(value).arg("NX").arg("PX").arg(TTL_MS).to_owned();
+                ask::<Option<String>>(link, &set).await?.is_some()
+            }
         };
         if !granted {
             return Err("a raw acquire found its own key taken".into());
         }
         let release = match self.kind {
-            FloorKind::SetNx | FloorKind::SetNxPooled => evalsha(&COMPARE_AND_DELETE, &[name], &[value]),
             FloorKind::TokenScripts => evalsha(&TOKEN.1, &[name], &[value, channel, "PUBLISH"]),
             FloorKind::ReentrantScripts => {
                 evalsha(&REENTRANT.1, &[name, claims], &[value, value, channel, "0", "PUBLISH"])
             }
+            _ => evalsha(&COMPARE_AND_DELETE, &[name], &[value]),
         };
         match ask::<i64>(link, &release).await? {
             1 => Ok(()),
@@ -229,5 +263,6 @@ async fn ask<T: redis::FromRedisValue>(link: &Link, command: &Cmd) -> Result<T, 
     match link {
         Link::Multiplexed(manager) => on(&mut manager.clone(), command).await,
         Link::Pool(pool) => on(&mut pool.get().await?, command).await,
+        Link::Quorum(_) | Link::Etcd(_) | Link::ZooKeeper(_) => Err("this floor does not speak to one Redis".into()),
     }
 }

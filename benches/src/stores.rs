@@ -17,8 +17,8 @@ struct Inner {
     zookeeper: OnceLock<ZooKeeperEnsemble>,
 }
 
-/// As many independent nodes as the smallest quorum that bears a failure.
-const NODES: usize = 3;
+/// The number that Redlock's own description takes.
+const NODES: usize = 5;
 
 /// ZooKeeper's own default: sessions of 30 s need it, because a session lasts 20 ticks at most.
 const TICK: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ impl Stores {
         &self.0.redis
     }
 
-    /// Three independent Redis servers.
+    /// Five independent Redis servers.
     ///
     /// # Errors
     ///

@@ -154,7 +154,7 @@ impl Strategy {
             Self::new(
                 "redlock",
                 "hasp-Redlock",
-                "as redis-token on three independent Redis servers, a majority decides",
+                "as redis-token on five independent Redis servers, a majority decides",
                 None,
                 |seat| async { backend(seat.redlock().await?) }.boxed(),
             ),

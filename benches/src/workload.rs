@@ -49,14 +49,14 @@ impl Entrant {
     async fn open(&self, stores: &Stores) -> Result<Client, Failure> {
         Ok(match self {
             Self::Strategy(strategy) => Client::Locks(strategy.connect(&Seat::at(stores, &Memory::new())).await?),
-            Self::Floor(kind) => Client::Floor(Floor::connect(*kind, &stores.redis().url()).await?),
+            Self::Floor(kind) => Client::Floor(Floor::connect(*kind, stores).await?),
         })
     }
 
     fn uses_server(&self) -> bool {
         match self {
             Self::Strategy(strategy) => strategy.floor().is_some(),
-            Self::Floor(_) => true,
+            Self::Floor(kind) => !matches!(kind, FloorKind::Quorum | FloorKind::EtcdTxns | FloorKind::ZooKeeperNodes),
         }
     }
 }

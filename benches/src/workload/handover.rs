@@ -26,7 +26,7 @@ pub(crate) async fn run(
     plan: Plan,
     progress: &mut Progress,
 ) -> Result<(Vec<Measured>, Measured), Failure> {
-    let floor = Floor::connect(FloorKind::SetNx, &stores.redis().url()).await?;
+    let floor = Floor::connect(FloorKind::SetNx, stores).await?;
     let mut pings = Samples::default();
     let mut measured = Vec::new();
     for strategy in strategies {
