@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::Process;
 use crate::port::free_port;
+use crate::program;
 
 /// How long a cluster may take until each member says that it is healthy; it needs 0.2 to 2 s.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -399,22 +400,7 @@ const VARIABLE: &str = "HASP_ETCD";
 
 /// The etcd to run: the named one, or else the first on the path.
 fn find_program(named: Option<OsString>, path: Option<OsString>) -> io::Result<PathBuf> {
-    let missing = |says: String| io::Error::new(io::ErrorKind::NotFound, says);
-    if let Some(named) = named.map(PathBuf::from) {
-        if named.is_file() {
-            return Ok(named);
-        }
-        let named = named.display();
-        return Err(missing(format!("{VARIABLE} names `{named}`, which is no file; name an etcd, or unset it")));
-    }
-    env::split_paths(&path.unwrap_or_default())
-        .map(|folder| folder.join("etcd"))
-        .find(|program| program.is_file())
-        .ok_or_else(|| {
-            let says =
-                "there is no etcd on PATH; run `./x setup` (Debian has it in etcd-server), or let HASP_ETCD name one";
-            missing(says.to_owned())
-        })
+    program::find("etcd", VARIABLE, "etcd-server", named, path)
 }
 
 #[cfg(test)]

@@ -79,6 +79,7 @@ pub mod fault;
 pub mod history;
 mod port;
 mod process;
+mod program;
 mod redis;
 mod resp;
 pub mod suite;

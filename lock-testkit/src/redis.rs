@@ -26,6 +26,7 @@ pub use self::nodes::RedisNodes;
 pub use self::sentinel::RedisSentinel;
 use crate::Process;
 use crate::port::free_port;
+use crate::program;
 
 /// How long a server may take until it answers PING; it needs about 10 ms, and longer to load data.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -370,20 +371,7 @@ const VARIABLE: &str = "HASP_REDIS_SERVER";
 
 /// The redis-server to run: the named one, or else the first on the path.
 fn find_program(named: Option<OsString>, path: Option<OsString>) -> io::Result<PathBuf> {
-    let missing = |says: String| io::Error::new(io::ErrorKind::NotFound, says);
-    if let Some(named) = named.map(PathBuf::from) {
-        if named.is_file() {
-            return Ok(named);
-        }
-        let named = named.display();
-        return Err(missing(format!("{VARIABLE} names `{named}`, which is no file; name a redis-server, or unset it")));
-    }
-    env::split_paths(&path.unwrap_or_default())
-        .map(|folder| folder.join("redis-server"))
-        .find(|program| program.is_file())
-        .ok_or_else(|| {
-            missing(format!("there is no redis-server on PATH; run `./x setup`, or let {VARIABLE} name one"))
-        })
+    program::find("redis-server", VARIABLE, "redis-server", named, path)
 }
 
 /// Starts several servers at the same time.
@@ -464,7 +452,8 @@ mod tests {
         assert_eq!(nowhere.kind(), io::ErrorKind::NotFound);
         assert_eq!(
             nowhere.to_string(),
-            "there is no redis-server on PATH; run `./x setup`, or let HASP_REDIS_SERVER name one"
+            "there is no redis-server on PATH; run `./x setup` (Debian has it in redis-server), or let HASP_REDIS_SERVER \
+             name one"
         );
         let misnamed = find_program(Some("/nowhere/redis".into()), env::var_os("PATH")).unwrap_err();
         assert!(misnamed.to_string().contains("`/nowhere/redis`, which is no file"), "{misnamed}");
