@@ -232,8 +232,7 @@ async fn a_hand_over_is_prompt_after_any_pause() {
         }
         times.sort_unstable();
         println!("after {pause} ms: median {:?}, longest {:?}", times[4], times[8]);
-        // Those of a late watch lie anywhere in 100 ms; a busy machine delays some of ours, and not the quickest third.
-        assert!(times[2] < Duration::from_millis(20), "after {pause} ms: {times:?}");
+        assert!(times[4] < Duration::from_millis(20), "after {pause} ms: {times:?}");
     }
 }
 
