@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lock_core::{Error, ErrorKind, Guarantees, Lease, Lock, LockGuard, Release};
 use lock_memory::Memory;
-use lock_testkit::fault::Relay;
+use lock_testkit::fault::Proxy;
 use lock_testkit::history::{Actor, History, Hold, Observable};
 
 use crate::strategy::{Seat, Strategy};
@@ -96,7 +96,7 @@ impl Scenario {
         let mut expected = self.expect(&guarantees);
         if self.in_the_network && !strategy.is_on_one_redis() && !matches!(expected, Expected::CannotApply(_)) {
             expected =
-                Expected::CannotApply("the relay cannot pick this store's requests yet, only those of one Redis");
+                Expected::CannotApply("the proxy cannot pick this store's requests yet, only those of one Redis");
         }
         let mut outcome = Outcome { expected, observed: Observed::NotPlayed, seen: Vec::new() };
         if let Expected::CannotApply(_) = expected {
@@ -167,9 +167,9 @@ impl Stage<'_> {
         Seat { request_limit: PATIENCE, ..Seat::at(self.stores, &self.memory) }
     }
 
-    /// The same, by way of a relay.
-    fn seat_behind(&self, relay: &Relay) -> Seat {
-        Seat { url: self.stores.redis().url_at(relay.addr()), ..self.seat() }
+    /// The same, by way of a proxy.
+    fn seat_behind(&self, proxy: &Proxy) -> Seat {
+        Seat { url: self.stores.redis().url_at(proxy.addr()), ..self.seat() }
     }
 
     /// A fixed lease that is soon over: `at_least`, or the shortest that the strategy can keep.

@@ -36,7 +36,7 @@ pub type Connect = for<'a> fn(&'a Seat) -> BoxFuture<'a, lock_core::Result<Arc<d
 /// Where a client sits: how it comes to the store, and what its wall clock says.
 #[derive(Clone, Debug)]
 pub struct Seat {
-    /// The URL of the Redis, or of a relay in front of it.
+    /// The URL of the Redis, or of a proxy in front of it.
     pub url: String,
     /// The servers of the strategies that keep their locks elsewhere.
     pub stores: Stores,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lock_core::{Backend, Claim, ErrorKind, Grant, Lease, LockKey, Locks, Moment, Owner, Release};
 use lock_naive::{BlindDelete, Config, GetSet, SetnxExpire};
 use lock_testkit::RedisServer;
-use lock_testkit::fault::{Relay, Request};
+use lock_testkit::fault::{Proxy, Request};
 
 const KEY: &str = "orders/42";
 
@@ -15,14 +15,14 @@ const KEY: &str = "orders/42";
 #[test]
 fn a_crash_between_setnx_and_expire_locks_for_ever() {
     let server = RedisServer::start().unwrap();
-    let relay = Relay::start(server.addr()).unwrap();
-    let cut = relay.when(Request::command("EXPIRE")).cut();
+    let proxy = Proxy::start(server.addr()).unwrap();
+    let cut = proxy.when(Request::command("EXPIRE")).cut();
     // The driver would undo it a moment later, if the process did not end at this one.
-    let _no_undo = relay.when(Request::command("GET")).every_time().cut();
+    let _no_undo = proxy.when(Request::command("GET")).every_time().cut();
 
     let doomed = tokio::runtime::Runtime::new().unwrap();
     doomed.block_on(async {
-        let locks = Locks::new(SetnxExpire::connect(&server.url_at(relay.addr())).await.unwrap());
+        let locks = Locks::new(SetnxExpire::connect(&server.url_at(proxy.addr())).await.unwrap());
         tokio::spawn(async move { locks.lock(KEY)?.lease(fixed(1_000)).acquire().await });
         soon(cut.seen()).await;
     });
@@ -47,9 +47,9 @@ fn a_crash_between_setnx_and_expire_locks_for_ever() {
 #[tokio::test]
 async fn a_lost_expire_is_undone_while_the_process_lives() {
     let server = RedisServer::start().unwrap();
-    let relay = Relay::start(server.addr()).unwrap();
-    let cut = relay.when(Request::command("EXPIRE")).cut();
-    let ours = Locks::new(SetnxExpire::connect(&server.url_at(relay.addr())).await.unwrap());
+    let proxy = Proxy::start(server.addr()).unwrap();
+    let cut = proxy.when(Request::command("EXPIRE")).cut();
+    let ours = Locks::new(SetnxExpire::connect(&server.url_at(proxy.addr())).await.unwrap());
     let theirs = Locks::new(SetnxExpire::connect(&server.url()).await.unwrap());
 
     let failed = ours.lock(KEY).unwrap().lease(fixed(2_000)).try_acquire().await.unwrap_err();
@@ -81,19 +81,19 @@ async fn a_client_with_a_fast_clock_steals_a_getset_lock() {
 #[tokio::test]
 async fn a_loser_of_getset_bumps_the_stamp_and_the_winner_cannot_release() {
     let server = RedisServer::start().unwrap();
-    let relay = Relay::start(server.addr()).unwrap();
+    let proxy = Proxy::start(server.addr()).unwrap();
     let time = WallClock::new();
     let client =
         async |url: String| GetSet::connect(&url).await.unwrap().with_config(patient()).with_clock(time.clock());
     let dead = client(server.url()).await;
     let winner = client(server.url()).await;
-    let loser = client(server.url_at(relay.addr())).await;
+    let loser = client(server.url_at(proxy.addr())).await;
     let prober = client(server.url()).await;
 
     assert!(dead.try_acquire(&claim(1_000)).await.unwrap().is_some());
     time.advance(1_001);
 
-    let held = relay.when(Request::command("GETSET")).hold_request();
+    let held = proxy.when(Request::command("GETSET")).hold_request();
     let losing = tokio::spawn({
         let loser = loser.clone();
         async move { loser.try_acquire(&claim(5_000)).await }
@@ -130,12 +130,12 @@ async fn a_late_blind_delete_frees_anothers_lock() {
 async fn compare_then_delete_frees_anothers_lock_in_between() {
     for strategy in [Racy::SetnxExpire, Racy::GetSet] {
         let server = RedisServer::start().unwrap();
-        let relay = Relay::start(server.addr()).unwrap();
-        let late = strategy.connect(&server.url_at(relay.addr())).await;
+        let proxy = Proxy::start(server.addr()).unwrap();
+        let late = strategy.connect(&server.url_at(proxy.addr())).await;
         let (next, third) = (strategy.connect(&server.url()).await, strategy.connect(&server.url()).await);
 
         let old = late.try_acquire(&claim(1_000)).await.unwrap().unwrap();
-        let held = relay.when(Request::command("DEL")).hold_request();
+        let held = proxy.when(Request::command("DEL")).hold_request();
         let releasing = tokio::spawn({
             let late = Arc::clone(&late);
             async move { late.release(&old).await }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Process;
-use crate::port::free_port;
+use crate::port::Port;
 use crate::program;
 
 /// How long a cluster may take until each member says that it is healthy; it needs 0.2 to 2 s.
@@ -187,11 +187,11 @@ impl EtcdClusterBuilder {
     }
 
     fn plan(&self, program: &Path, folder: &Path) -> io::Result<Vec<EtcdMember>> {
-        let ports = (0..self.members).map(|_| Ok((free_port()?, free_port()?))).collect::<io::Result<Vec<_>>>()?;
+        let ports = (0..self.members).map(|_| Ok((Port::free()?, Port::free()?))).collect::<io::Result<Vec<_>>>()?;
         let peers: Vec<_> =
-            ports.iter().enumerate().map(|(place, (_, peer))| format!("m{place}=http://127.0.0.1:{peer}")).collect();
-        let member = |(place, (client, peer)): (usize, &(u16, u16))| {
-            let (client_url, peer_url) = (url_of(*client), url_of(*peer));
+            ports.iter().enumerate().map(|(place, (_, peer))| format!("m{place}={}", url_of(peer))).collect();
+        let member = |(place, (client, peer)): (usize, (Port, Port))| {
+            let (client_url, peer_url) = (url_of(&client), url_of(&peer));
             let mut arguments = [
                 ("--name", format!("m{place}")),
                 ("--data-dir", folder.join(format!("m{place}")).display().to_string()),
@@ -217,10 +217,11 @@ impl EtcdClusterBuilder {
                 program: program.to_owned(),
                 arguments,
                 log: folder.join(format!("m{place}.log")),
-                port: *client,
+                client,
+                _peer: peer,
             }
         };
-        Ok(ports.iter().enumerate().map(member).collect())
+        Ok(ports.into_iter().enumerate().map(member).collect())
     }
 }
 
@@ -230,7 +231,8 @@ pub struct EtcdMember {
     program: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
-    port: u16,
+    client: Port,
+    _peer: Port,
 }
 
 struct Status {
@@ -242,13 +244,13 @@ impl EtcdMember {
     /// Where it listens to clients: 127.0.0.1 and its port, the same for as long as the cluster lives.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.client.number()).into()
     }
 
     /// Its client URL, such as `http://127.0.0.1:12345`.
     #[must_use]
     pub fn url(&self) -> String {
-        url_of(self.port)
+        url_of(&self.client)
     }
 
     /// Kills it with SIGKILL, and returns when it is gone. Its data stays for [`restart`](EtcdMember::restart).
@@ -387,8 +389,8 @@ fn start_all(members: &[EtcdMember]) -> io::Result<()> {
     members.iter().try_for_each(EtcdMember::wait_until_healthy)
 }
 
-fn url_of(port: u16) -> String {
-    format!("http://127.0.0.1:{port}")
+fn url_of(port: &Port) -> String {
+    format!("http://127.0.0.1:{}", port.number())
 }
 
 fn not_running() -> io::Error {

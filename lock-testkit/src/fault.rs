@@ -1,4 +1,4 @@
-//! Faults of the network, on demand: a [`Relay`] between a client and a server.
+//! Faults of the network, on demand: a [`Proxy`] between a client and a server.
 
 mod connection;
 mod dialogue;
@@ -21,29 +21,29 @@ pub use self::request::Request;
 use self::rule::Rule;
 pub use self::rule::{Armed, When};
 
-/// A TCP relay in front of a server, which can hold, lose, cut and delay what passes.
+/// A TCP proxy in front of a server, which can hold, lose, cut and delay what passes.
 ///
 /// It understands Redis's protocol well enough to pick requests by their arguments and to know whose reply a reply is
-/// ([`Relay::start`]), or passes anything ([`Relay::start_opaque`]). It runs on a thread of its own, so it goes on when the
+/// ([`Proxy::start`]), or passes anything ([`Proxy::start_opaque`]). It runs on a thread of its own, so it goes on when the
 /// runtime of a test is blocked. Its port stays the same for as long as it lives. Dropping it closes every connection.
 ///
 /// All methods take effect before they return, and may be called from async code. Connections that are made through one
-/// relay share its faults; give each client a relay of its own to cut one of them off.
+/// proxy share its faults; give each client a proxy of its own to cut one of them off.
 ///
 /// # Examples
 ///
 /// ```
 /// use lock_testkit::RedisServer;
-/// use lock_testkit::fault::{Relay, Request};
+/// use lock_testkit::fault::{Proxy, Request};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = RedisServer::start()?;
-/// let relay = Relay::start(server.addr())?;
-/// let client = redis::Client::open(server.url_at(relay.addr()))?;
+/// let proxy = Proxy::start(server.addr())?;
+/// let client = redis::Client::open(server.url_at(proxy.addr()))?;
 /// let mut connection = client.get_multiplexed_async_connection().await?;
 ///
-/// let lost = relay.when(Request::command("INCR").with_argument("a")).lose_reply();
+/// let lost = proxy.when(Request::command("INCR").with_argument("a")).lose_reply();
 /// assert!(redis::cmd("INCR").arg("a").exec_async(&mut connection).await.is_err());
 /// lost.seen().await;
 /// // The client cannot know it, but its command was applied.
@@ -52,15 +52,15 @@ pub use self::rule::{Armed, When};
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Relay {
+pub struct Proxy {
     shared: Arc<Shared>,
     listener: Listener,
 }
 
-impl Relay {
-    /// Starts a relay in front of the Redis at `server`.
+impl Proxy {
+    /// Starts a proxy in front of the Redis at `server`.
     ///
-    /// A request that is no RESP, or TLS, breaks its connection; for those there is [`start_opaque`](Relay::start_opaque).
+    /// A request that is no RESP, or TLS, breaks its connection; for those there is [`start_opaque`](Proxy::start_opaque).
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Relay {
         Self::start_with(Shared::new(server, true))
     }
 
-    /// Starts a relay that does not look at what passes, so [`when`](Relay::when) and the counts have nothing to go by; the
+    /// Starts a proxy that does not look at what passes, so [`when`](Proxy::when) and the counts have nothing to go by; the
     /// faults of whole connections work.
     ///
     /// # Errors
@@ -100,14 +100,14 @@ impl Relay {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_testkit::RedisServer;
-    /// # use lock_testkit::fault::{Relay, Request};
+    /// # use lock_testkit::fault::{Proxy, Request};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = RedisServer::start()?;
-    /// # let relay = Relay::start(server.addr())?;
-    /// # let client = redis::Client::open(server.url_at(relay.addr()))?;
+    /// # let proxy = Proxy::start(server.addr())?;
+    /// # let client = redis::Client::open(server.url_at(proxy.addr()))?;
     /// # let mut connection = client.get_multiplexed_async_connection().await?;
-    /// let held = relay.when(Request::command("SET").with_argument("a")).hold_request();
+    /// let held = proxy.when(Request::command("SET").with_argument("a")).hold_request();
     /// let mut command = redis::cmd("SET");
     /// let set = command.arg("a").arg(1).exec_async(&mut connection);
     /// assert!(tokio::time::timeout(Duration::from_millis(20), set).await.is_err());
@@ -123,16 +123,16 @@ impl Relay {
     /// # }
     /// ```
     pub fn when(&self, request: Request) -> When<'_> {
-        When { relay: self, request, every_time: false }
+        When { proxy: self, request, every_time: false }
     }
 
-    /// Lets nothing pass either way until [`heal`](Relay::heal): what is sent hangs, and so do new connections. Nobody is
+    /// Lets nothing pass either way until [`heal`](Proxy::heal): what is sent hangs, and so do new connections. Nobody is
     /// told. What was under way passes when it heals, late, as TCP would send it again.
     pub fn black_hole(&self) {
         self.shared.set_open(false);
     }
 
-    /// Ends [`black_hole`](Relay::black_hole).
+    /// Ends [`black_hole`](Proxy::black_hole).
     pub fn heal(&self) {
         self.shared.set_open(true);
     }
@@ -142,12 +142,12 @@ impl Relay {
         self.listener.order(Order::Cut).expect("cutting does not fail");
     }
 
-    /// Refuses new connections until [`accept_connections`](Relay::accept_connections). Those that exist go on.
+    /// Refuses new connections until [`accept_connections`](Proxy::accept_connections). Those that exist go on.
     pub fn refuse_connections(&self) {
         self.listener.order(Order::Refuse).expect("closing a listener does not fail");
     }
 
-    /// Ends [`refuse_connections`](Relay::refuse_connections), on the same port.
+    /// Ends [`refuse_connections`](Proxy::refuse_connections), on the same port.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl Relay {
         self.shared.set_flow(direction, |flow| flow.segments = segments);
     }
 
-    /// How many requests with this command have come, whatever became of them. Zero for an opaque relay.
+    /// How many requests with this command have come, whatever became of them. Zero for an opaque proxy.
     #[must_use]
     pub fn count(&self, command: &str) -> u64 {
         self.shared.tap().counts().get(&command.to_ascii_uppercase()).copied().unwrap_or(0)

@@ -10,7 +10,7 @@
 //! | [`RedisSentinel`], [`RedisCluster`] | servers of one's own that fail over, or share the keys between them |
 //! | [`EtcdCluster`] | the same for etcd, with one member or several |
 //! | [`ZooKeeperEnsemble`] | the same for ZooKeeper, with one member or several |
-//! | [`fault::Relay`] | a network that holds, loses, cuts and delays requests and replies, picked by what they say |
+//! | [`fault::Proxy`] | a network that holds, loses, cuts and delays requests and replies, picked by what they say |
 //! | [`history::History`] | what happened, by one clock, and whether two held at once, an update was lost, a token fell |
 //! | [`Process`] | a child process that is paused or killed, and never outlives the test |
 //! | [`suite`] | every line of the contract as a trial, against a backend on its real store |
@@ -26,18 +26,18 @@
 //!
 //! use lock_core::{Moment, Release};
 //! use lock_testkit::RedisServer;
-//! use lock_testkit::fault::{Relay, Request};
+//! use lock_testkit::fault::{Proxy, Request};
 //! use lock_testkit::history::{History, Observable};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let server = RedisServer::start()?;
-//! let relay = Relay::start(server.addr())?;
+//! let proxy = Proxy::start(server.addr())?;
 //! let history = History::new();
 //! let (a, b) = (history.actor("a"), history.actor("b"));
 //!
-//! // A's requests take the relay, B's the short way.
-//! let mut a_redis = redis::Client::open(server.url_at(relay.addr()))?.get_multiplexed_async_connection().await?;
+//! // A's requests take the proxy, B's the short way.
+//! let mut a_redis = redis::Client::open(server.url_at(proxy.addr()))?.get_multiplexed_async_connection().await?;
 //! let set = |ttl: &'static str| redis::cmd("SET").arg("lock").arg("x").arg("NX").arg("PX").arg(ttl).to_owned();
 //! let deadline = |ttl| Moment::now().saturating_add(Duration::from_millis(ttl));
 //!
@@ -45,7 +45,7 @@
 //! set("30").exec_async(&mut a_redis).await?;
 //! let a_hold = attempt.granted(None, until);
 //! a_hold.releasing();
-//! let held = relay.when(Request::command("DEL")).hold_request();
+//! let held = proxy.when(Request::command("DEL")).hold_request();
 //! let del = tokio::spawn(async move { redis::cmd("DEL").arg("lock").query_async::<u64>(&mut a_redis).await });
 //! held.seen().await;
 //!

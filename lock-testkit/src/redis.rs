@@ -25,7 +25,7 @@ pub use self::monitor::{Monitor, Monitored};
 pub use self::nodes::RedisNodes;
 pub use self::sentinel::RedisSentinel;
 use crate::Process;
-use crate::port::free_port;
+use crate::port::Port;
 use crate::program;
 
 /// How long a server may take until it answers PING; it needs about 10 ms, and longer to load data.
@@ -61,8 +61,9 @@ pub struct RedisServer {
     program: PathBuf,
     role: Role,
     folder: TempDir,
-    port: u16,
-    tls_port: Option<u16>,
+    port: Port,
+    tls_port: Option<Port>,
+    _cluster_port: Option<Arc<Port>>,
     password: Option<String>,
     door: Arc<Door>,
 }
@@ -85,13 +86,13 @@ impl RedisServer {
     /// Where it listens: 127.0.0.1 and its port, the same for as long as this value lives.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
     /// The TCP port.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// The URL of the TCP port, such as `redis://127.0.0.1:12345`, with the default user's password if it has one.
@@ -100,7 +101,7 @@ impl RedisServer {
         self.url_at(self.addr())
     }
 
-    /// The URL of this server at another address, such as that of a relay in front of it.
+    /// The URL of this server at another address, such as that of a proxy in front of it.
     #[must_use]
     pub fn url_at(&self, addr: SocketAddr) -> String {
         match &self.password {
@@ -113,8 +114,8 @@ impl RedisServer {
     /// unless it was started with a [certificate](RedisServerBuilder::tls).
     #[must_use]
     pub fn tls_url(&self) -> Option<String> {
-        let port = self.tls_port?;
-        Some(self.url_at((Ipv4Addr::LOCALHOST, port).into()).replacen("redis:", "rediss:", 1))
+        let port = self.tls_port.as_ref()?;
+        Some(self.url_at((Ipv4Addr::LOCALHOST, port.number()).into()).replacen("redis:", "rediss:", 1))
     }
 
     /// The path of the Unix socket that it also listens on.
@@ -244,6 +245,7 @@ pub struct RedisServerBuilder {
     config: String,
     password: Option<String>,
     tls: Option<Tls>,
+    cluster_port: Option<Arc<Port>>,
 }
 
 /// What the program is started as.
@@ -296,6 +298,12 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Lets it talk to the other nodes of a cluster on this port.
+    fn cluster_port(mut self, port: Port) -> Self {
+        self.cluster_port = Some(Arc::new(port));
+        self
+    }
+
     /// Makes it a sentinel, which watches servers instead of being one.
     fn sentinel(mut self) -> Self {
         self.role = Role::Sentinel;
@@ -320,14 +328,24 @@ impl RedisServerBuilder {
         let mut tries = 0;
         loop {
             tries += 1;
-            let port = free_port()?;
-            let tls_port = self.tls.as_ref().map(|_| free_port()).transpose()?;
-            fs::write(config_path(folder.path()), self.config_file(port, tls_port, &door))?;
+            let port = Port::free()?;
+            let tls_port = self.tls.as_ref().map(|_| Port::free()).transpose()?;
+            fs::write(config_path(folder.path()), self.config_file(&port, tls_port.as_ref(), &door))?;
             match run(&program, self.role, folder.path(), &door) {
                 Ok(process) => {
-                    let Self { role, password, .. } = self;
+                    let Self { role, password, cluster_port, .. } = self;
                     let process = Mutex::new(process);
-                    return Ok(RedisServer { process, program, role, folder, port, tls_port, password, door });
+                    return Ok(RedisServer {
+                        process,
+                        program,
+                        role,
+                        folder,
+                        port,
+                        tls_port,
+                        _cluster_port: cluster_port,
+                        password,
+                        door,
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORTS_TRIED => {}
                 Err(error) => return Err(error),
@@ -335,22 +353,26 @@ impl RedisServerBuilder {
         }
     }
 
-    fn config_file(&self, port: u16, tls_port: Option<u16>, door: &Door) -> String {
+    fn config_file(&self, port: &Port, tls_port: Option<&Port>, door: &Door) -> String {
         let tls = tls_port.map(|port| {
             format!(
-                "tls-port {port}\ntls-cert-file tls.crt\ntls-key-file tls.key\ntls-ca-cert-file tls.crt\n\
-                 tls-auth-clients no\n"
+                "tls-port {}\ntls-cert-file tls.crt\ntls-key-file tls.key\ntls-ca-cert-file tls.crt\n\
+                 tls-auth-clients no\n",
+                port.number()
             )
         });
+        let cluster = self.cluster_port.as_ref().map(|port| format!("cluster-port {}\n", port.number()));
         // A sentinel keeps no data, and does not know these options.
         let persistence = match self.role {
             Role::Server => "save \"\"\nappendonly no\n",
             Role::Sentinel => "",
         };
         format!(
-            "bind 127.0.0.1\nport {port}\n{tls}unixsocket {socket}\nunixsocketperm 700\n\
+            "bind 127.0.0.1\nport {port}\n{cluster}{tls}unixsocket {socket}\nunixsocketperm 700\n\
              user {USER} on >{secret} ~* &* +@all\n\
              daemonize no\n{persistence}{own}",
+            port = port.number(),
+            cluster = cluster.unwrap_or_default(),
             tls = tls.unwrap_or_default(),
             socket = door.socket().display(),
             secret = door.secret(),

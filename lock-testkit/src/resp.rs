@@ -1,4 +1,4 @@
-//! Where one RESP frame ends and what a request says: as much of the protocol as a relay and an admin connection need.
+//! Where one RESP frame ends and what a request says: as much of the protocol as a proxy and an admin connection need.
 //!
 //! Source: redis.io, "Redis serialization protocol specification" (RESP2 and RESP3, without streamed types, which no server
 //! sends).

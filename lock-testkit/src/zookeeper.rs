@@ -9,7 +9,7 @@ use lock_core::Moment;
 use tempfile::TempDir;
 
 use self::member::{ANSWER_LIMIT, EARLY_ANSWER_LIMIT, Member, Ports, Program};
-use crate::fault::Relay;
+use crate::fault::Proxy;
 
 /// How long an ensemble may take until every member serves. One member alone needs about a second.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -164,16 +164,16 @@ impl ZooKeeperEnsemble {
     /// Cuts a member off from the others, which goes on to serve its clients for some ticks. Only with
     /// [`links`](ZooKeeperEnsembleBuilder::links), else it does nothing.
     pub fn isolate(&self, member: usize) {
-        self.links_of(member).for_each(Relay::black_hole);
+        self.links_of(member).for_each(Proxy::black_hole);
     }
 
     /// Ends [`isolate`](ZooKeeperEnsemble::isolate).
     pub fn rejoin(&self, member: usize) {
-        self.links_of(member).for_each(Relay::heal);
+        self.links_of(member).for_each(Proxy::heal);
     }
 
-    fn links_of(&self, member: usize) -> impl Iterator<Item = &Relay> {
-        self.links.iter().filter(move |link| link.from == member || link.to == member).map(|link| &link.relay)
+    fn links_of(&self, member: usize) -> impl Iterator<Item = &Proxy> {
+        self.links.iter().filter(move |link| link.from == member || link.to == member).map(|link| &link.proxy)
     }
 
     /// What a member has logged since it was first started.
@@ -249,7 +249,7 @@ impl ZooKeeperEnsembleBuilder {
         self
     }
 
-    /// Lets the members reach each other through relays, so that one can be [isolated](ZooKeeperEnsemble::isolate). Elections
+    /// Lets the members reach each other through proxies, so that one can be [isolated](ZooKeeperEnsemble::isolate). Elections
     /// go past them.
     pub fn links(mut self) -> Self {
         self.links = true;
@@ -305,7 +305,7 @@ impl ZooKeeperEnsembleBuilder {
 struct Link {
     from: usize,
     to: usize,
-    relay: Relay,
+    proxy: Proxy,
 }
 
 impl Link {
@@ -313,7 +313,7 @@ impl Link {
         let members = 0..ports.len();
         let pairs = members.clone().flat_map(|from| members.clone().map(move |to| (from, to)));
         let others = pairs.filter(|(from, to)| from != to);
-        others.map(|(from, to)| Ok(Self { from, to, relay: Relay::start_opaque(ports[to].peers_addr())? })).collect()
+        others.map(|(from, to)| Ok(Self { from, to, proxy: Proxy::start_opaque(ports[to].peers_addr())? })).collect()
     }
 }
 
@@ -324,7 +324,7 @@ fn quorum(member: usize, ports: &[Ports], links: &[Link]) -> String {
     }
     let line = |(to, ports): (usize, &Ports)| {
         let link = links.iter().find(|link| link.from == member && link.to == to);
-        let peers = link.map_or_else(|| ports.peers_addr(), |link| link.relay.addr());
+        let peers = link.map_or_else(|| ports.peers_addr(), |link| link.proxy.addr());
         format!("server.{}={peers}:{}\n", to + 1, ports.election())
     };
     ports.iter().enumerate().map(line).collect()

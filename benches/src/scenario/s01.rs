@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lock_core::{Guarantees, NodeFailure};
-use lock_testkit::fault::{Relay, Request};
+use lock_testkit::fault::{Proxy, Request};
 use lock_testkit::history::Observable;
 use tokio::runtime::{Builder, Runtime};
 
@@ -43,7 +43,7 @@ async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
     const MARGIN: Duration = Duration::from_secs(3);
 
     let lease = stage.short(Duration::from_millis(300));
-    let relay = Relay::start(stage.stores.redis().addr())?;
+    let proxy = Proxy::start(stage.stores.redis().addr())?;
     let behind_the_first = {
         let (key, earlier) = (stage.key.clone(), Arc::new(AtomicUsize::new(0)));
         let about_the_lock = Request::any().with_part(&key);
@@ -51,12 +51,12 @@ async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
             about_the_lock.matches(arguments) && earlier.fetch_add(1, Ordering::Relaxed) > 0
         })
     };
-    let held = relay.when(behind_the_first).hold_request();
+    let held = proxy.when(behind_the_first).hold_request();
 
     let crashing = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let acquiring = {
         let (strategy, seat, actor, key): (Strategy, _, _, _) =
-            (*stage.strategy, stage.seat_behind(&relay), stage.history.actor("a"), stage.key.clone());
+            (*stage.strategy, stage.seat_behind(&proxy), stage.history.actor("a"), stage.key.clone());
         crashing.spawn(async move {
             let lock = strategy.connect(&seat).await?.lock(&key)?.lease(lease);
             let attempt = actor.acquiring(key.as_str());
@@ -68,7 +68,7 @@ async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
         () = held.seen() => None,
         granted = acquiring => Some(granted??),
     };
-    crash(crashing, relay);
+    crash(crashing, proxy);
     stage.history.ended("a");
     // Its guard is dropped when nothing of A can send any more.
     drop((holding, held));
@@ -88,7 +88,7 @@ async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
 }
 
 /// Ends a client as a crash does: the network first, so that nothing that is dropped can say good-bye.
-fn crash(client: Runtime, relay: Relay) {
-    drop(relay);
+fn crash(client: Runtime, proxy: Proxy) {
+    drop(proxy);
     client.shutdown_background();
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lock_core::{Guarantees, NodeFailure, OwnerCheck};
-use lock_testkit::fault::{Relay, Request};
+use lock_testkit::fault::{Proxy, Request};
 use lock_testkit::history::Observable;
 
 use super::{Expected, LONG, Scenario, Stage};
@@ -37,13 +37,13 @@ fn expect(guarantees: &Guarantees) -> Expected {
 }
 
 async fn play(stage: &Stage<'_>) -> Result<(), Failure> {
-    let relay = Relay::start(stage.stores.redis().addr())?;
-    let a = stage.player_at("a", stage.seat_behind(&relay)).await?;
+    let proxy = Proxy::start(stage.stores.redis().addr())?;
+    let a = stage.player_at("a", stage.seat_behind(&proxy)).await?;
     let (b, c) = (stage.player("b").await?, stage.player("c").await?);
 
     // Well below the 500 ms after which the redis crate gives up a request of a pool's connection.
     let holding = a.acquire(stage.short(Duration::from_millis(300))).await?;
-    let held = relay.when(last_step()).hold_request();
+    let held = proxy.when(last_step()).hold_request();
     let mut releasing = tokio::spawn(holding.release());
     tokio::select! {
         () = held.seen() => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Backend, Effect, Release, Stop, Undone};
 use lock_etcd::{Config, Etcd};
-use lock_testkit::fault::Relay;
+use lock_testkit::fault::Proxy;
 
 use crate::ground::{admin, etcd, eventually, fixed, keys, one, renewed, take};
 
@@ -36,21 +36,21 @@ async fn a_late_request_of_an_abandoned_claim_changes_nothing() {
     let cluster = one();
     let admin = admin(&cluster).await;
     for round in 0..20 {
-        let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
-        let urls = [format!("http://{}", relay.addr()), cluster.member(0).url()];
+        let proxy = Proxy::start_opaque(cluster.member(0).addr()).unwrap();
+        let urls = [format!("http://{}", proxy.addr()), cluster.member(0).url()];
         let config = Config::new().with_request_limit(Duration::from_millis(300));
         let etcd = Etcd::connect_with(urls, etcd_client::ConnectOptions::new(), config).unwrap();
         let name = format!("late-{round}");
         let warm = take(&etcd, &renewed("warm", 30)).await;
         assert_eq!(etcd.release(&warm).await.unwrap(), Release::Released);
         let claim = if round % 2 == 0 { renewed(&name, 30) } else { fixed(&name, 30) };
-        relay.black_hole();
+        proxy.black_hole();
         let error = etcd.try_acquire(&claim).await.expect_err("the network is away");
         if claim.lease.is_renewed() {
             assert_eq!(error.effect(), Effect::Unknown, "{error}");
         }
         assert_eq!(etcd.abandon(&claim).await.unwrap(), Undone::Settled);
-        relay.heal();
+        proxy.heal();
         // What was held up arrives before this does.
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(keys(&admin, &format!("hasp/{name}/")).await.is_empty(), "round {round}");

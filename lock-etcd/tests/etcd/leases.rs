@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::{Backend, Effect, ErrorKind, Lease, Locks, LossReason, Moment, Options, Release, Renew, Stop};
 use lock_etcd::{Config, Etcd};
 use lock_testkit::EtcdCluster;
-use lock_testkit::fault::{Direction, Relay};
+use lock_testkit::fault::{Direction, Proxy};
 
 use crate::ground::{ROOM, Waiter, admin, etcd, eventually, fixed, keys, one, renewed, revoke, take};
 
@@ -64,14 +64,14 @@ async fn a_revoked_lease_of_a_fixed_grant_is_a_loss_at_once() {
 #[tokio::test]
 async fn a_revoke_that_the_watch_missed_is_found_when_it_is_back() {
     let cluster = one();
-    let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
-    let etcd = Arc::new(Etcd::connect([format!("http://{}", relay.addr())]).unwrap());
+    let proxy = Proxy::start_opaque(cluster.member(0).addr()).unwrap();
+    let etcd = Arc::new(Etcd::connect([format!("http://{}", proxy.addr())]).unwrap());
     let held = take(&etcd, &renewed("a", 60)).await;
     let admin = admin(&cluster).await;
-    relay.black_hole();
+    proxy.black_hole();
     revoke(&admin, keys(&admin, "hasp/a/").await[0].1).await;
-    relay.cut_connections();
-    relay.heal();
+    proxy.cut_connections();
+    proxy.heal();
     eventually("the loss is told", async || held.loss.as_ref().unwrap().is_fired()).await;
 }
 
@@ -173,17 +173,17 @@ async fn an_extension_moves_the_key_to_another_lease() {
 #[tokio::test]
 async fn a_lease_whose_reply_was_lost_is_found_again() {
     let cluster = one();
-    let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
+    let proxy = Proxy::start_opaque(cluster.member(0).addr()).unwrap();
     let config = Config::new().with_request_limit(Duration::from_millis(500));
     let options = etcd_client::ConnectOptions::new();
-    let etcd = Etcd::connect_with([format!("http://{}", relay.addr())], options, config).unwrap();
+    let etcd = Etcd::connect_with([format!("http://{}", proxy.addr())], options, config).unwrap();
     let admin = admin(&cluster).await;
     let claim = fixed("a", 30);
     assert!(!etcd.inspect(&claim.key).await.unwrap().held);
-    relay.set_delay(Direction::ToClient, Duration::from_secs(1));
+    proxy.set_delay(Direction::ToClient, Duration::from_secs(1));
     let error = etcd.acquire(&claim, &Stop::new()).await.expect_err("the reply is late");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
-    relay.set_delay(Direction::ToClient, Duration::ZERO);
+    proxy.set_delay(Direction::ToClient, Duration::ZERO);
     eventually("the lease is there", async || admin.lease_client().leases().await.unwrap().leases().len() == 1).await;
     // The first tries may stand behind the late reply.
     let mut held = None;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Backend, Effect, ErrorKind, Lease, Locks, Moment, Options, Release};
-use lock_testkit::fault::Relay;
+use lock_testkit::fault::Proxy;
 
 use crate::ground::{ROOM, Waiter, admin, etcd, eventually, fixed, keys, one, renewed, revoke, take};
 
@@ -83,17 +83,17 @@ async fn a_waiter_keeps_its_own_lease_alive() {
 #[tokio::test]
 async fn a_wait_that_failed_finds_its_place_again() {
     let cluster = one();
-    let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
-    let etcd = Arc::new(lock_etcd::Etcd::connect([format!("http://{}", relay.addr())]).unwrap());
+    let proxy = Proxy::start_opaque(cluster.member(0).addr()).unwrap();
+    let etcd = Arc::new(lock_etcd::Etcd::connect([format!("http://{}", proxy.addr())]).unwrap());
     let admin = admin(&cluster).await;
     let held = take(&etcd, &renewed("a", 30)).await;
     let claim = renewed("a", 30);
     let waiter = Waiter::start(&etcd, claim.clone()).await;
     let before = keys(&admin, "hasp/a/").await;
-    relay.black_hole();
+    proxy.black_hole();
     let error = waiter.ended().await.expect_err("the network is away");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
-    relay.heal();
+    proxy.heal();
     eventually("released", async || etcd.release(&held).await.is_ok()).await;
     let again = tokio::time::timeout(ROOM, etcd.acquire(&claim, &lock_core::Stop::new())).await;
     let grant = again.expect("nobody is before it").unwrap().unwrap();
@@ -148,9 +148,9 @@ async fn a_compaction_while_waiting_changes_nothing() {
 #[tokio::test]
 async fn a_release_and_a_compaction_while_the_watch_was_away_are_found_out() {
     let cluster = one();
-    let relay = Relay::start_opaque(cluster.member(0).addr()).unwrap();
+    let proxy = Proxy::start_opaque(cluster.member(0).addr()).unwrap();
     let a = etcd(&cluster);
-    let b = Arc::new(lock_etcd::Etcd::connect([format!("http://{}", relay.addr())]).unwrap());
+    let b = Arc::new(lock_etcd::Etcd::connect([format!("http://{}", proxy.addr())]).unwrap());
     let admin = admin(&cluster).await;
     let held = take(&a, &renewed("a", 60)).await;
     let locks = Locks::with_options(b, Options::new());
@@ -159,11 +159,11 @@ async fn a_release_and_a_compaction_while_the_watch_was_away_are_found_out() {
         async move { lock.acquire_within(ROOM).await }
     });
     eventually("it waits", async || keys(&admin, "hasp/a/").await.len() == 2).await;
-    relay.black_hole();
+    proxy.black_hole();
     assert_eq!(a.release(&held).await.unwrap(), Release::Released);
     write_and_compact(&admin).await;
-    relay.cut_connections();
-    relay.heal();
+    proxy.cut_connections();
+    proxy.heal();
     let guard = waiting.await.unwrap().unwrap();
     assert!(guard.is_held());
 }

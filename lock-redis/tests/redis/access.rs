@@ -114,13 +114,13 @@ async fn a_user_who_may_not_load_scripts_or_ask_info_gets_locks() {
 #[tokio::test]
 async fn unlocking_by_watch_leaves_what_another_has_taken() {
     let ground = Ground::new();
-    let pool = deadpool_redis::Config::from_url(ground.relayed_url());
+    let pool = deadpool_redis::Config::from_url(ground.url_behind());
     let pool = pool.create_pool(Some(deadpool_redis::Runtime::Tokio1)).unwrap();
     let connection = Connection::open(&ground.server.url(), Config::new()).await.unwrap().with_pool(pool);
     let backend = Token::new(connection, TokenOptions::new().with_unlock(Unlock::Watch)).await.unwrap();
     // The transaction is held back while the lock changes hands behind its WATCH.
     let old = take(&backend, "a", millis(30_000)).await;
-    let transaction = ground.relay.when(lock_testkit::fault::Request::command("MULTI")).hold_request();
+    let transaction = ground.proxy.when(lock_testkit::fault::Request::command("MULTI")).hold_request();
     let backend = Arc::new(backend);
     let unlocking = tokio::spawn({
         let backend = Arc::clone(&backend);
@@ -134,7 +134,7 @@ async fn unlocking_by_watch_leaves_what_another_has_taken() {
     assert!(ground.exists("hasp:a"));
 
     // A renewal of our own that comes in between is no reason to keep the lock.
-    let transaction = ground.relay.when(lock_testkit::fault::Request::command("MULTI")).hold_request();
+    let transaction = ground.proxy.when(lock_testkit::fault::Request::command("MULTI")).hold_request();
     let unlocking = tokio::spawn({
         let (backend, next) = (Arc::clone(&backend), next.clone());
         async move { backend.release(&next).await }

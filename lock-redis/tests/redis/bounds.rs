@@ -146,12 +146,12 @@ async fn a_ttl_out_of_range_is_refused_and_leaves_nothing() {
     let ground = Ground::new();
     for backend in ground.both(ROOM).await {
         for ttl in [Duration::ZERO, Duration::from_nanos(99_999_999), Lease::MAX_TTL + millis(1), Duration::MAX] {
-            let asked = ground.relay.count("EVALSHA");
+            let asked = ground.proxy.count("EVALSHA");
             let error = backend.try_acquire(&claim("a", ttl)).await.unwrap_err();
             assert_eq!((error.kind(), error.effect()), (ErrorKind::InvalidInput, lock_core::Effect::None));
             let error = fixed(&backend, ttl).lock("a").unwrap().acquire().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            assert_eq!(ground.relay.count("EVALSHA"), asked);
+            assert_eq!(ground.proxy.count("EVALSHA"), asked);
         }
         assert_eq!(ground.server.command::<u64>(&["DBSIZE"]).unwrap(), 0);
         let grant = take(&*backend, "b", millis(30_000)).await;

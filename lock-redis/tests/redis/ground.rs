@@ -6,42 +6,42 @@ use std::time::Duration;
 use lock_core::{Backend, Claim, ErrorKind, Grant, Lease, LockKey, Locks, Options, Owner};
 use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions};
 use lock_testkit::RedisServer;
-use lock_testkit::fault::{Relay, Request};
+use lock_testkit::fault::{Proxy, Request};
 
 /// How long something may take before it counts as not happening.
-pub(crate) const ROOM: Duration = Duration::from_secs(20);
+pub(crate) const ROOM: Duration = Duration::from_secs(60);
 
-/// A server, a relay in front of it, and clients that come through the relay.
+/// A server, a proxy in front of it, and clients that come through the proxy.
 pub(crate) struct Ground {
     pub(crate) server: RedisServer,
-    pub(crate) relay: Relay,
+    pub(crate) proxy: Proxy,
 }
 
 impl Ground {
     pub(crate) fn new() -> Self {
         let server = RedisServer::start().unwrap();
-        let relay = Relay::start(server.addr()).unwrap();
-        Self { server, relay }
+        let proxy = Proxy::start(server.addr()).unwrap();
+        Self { server, proxy }
     }
 
-    pub(crate) fn relayed_url(&self) -> String {
-        self.server.url_at(self.relay.addr())
+    pub(crate) fn url_behind(&self) -> String {
+        self.server.url_at(self.proxy.addr())
     }
 
-    /// A client through the relay whose requests may take up to `limit`.
+    /// A client through the proxy whose requests may take up to `limit`.
     pub(crate) async fn token(&self, limit: Duration) -> Arc<dyn Backend> {
-        Arc::new(Token::new(open(&self.relayed_url(), limit).await, TokenOptions::new()).await.unwrap())
+        Arc::new(Token::new(open(&self.url_behind(), limit).await, TokenOptions::new()).await.unwrap())
     }
 
     pub(crate) async fn reentrant(&self, limit: Duration) -> Arc<dyn Backend> {
-        Arc::new(Reentrant::new(open(&self.relayed_url(), limit).await).await.unwrap())
+        Arc::new(Reentrant::new(open(&self.url_behind(), limit).await).await.unwrap())
     }
 
     pub(crate) async fn both(&self, limit: Duration) -> [Arc<dyn Backend>; 2] {
         [self.token(limit).await, self.reentrant(limit).await]
     }
 
-    /// A client that does not come through the relay.
+    /// A client that does not come through the proxy.
     pub(crate) async fn direct(&self) -> Arc<dyn Backend> {
         Arc::new(Token::connect(&self.server.url()).await.unwrap())
     }

@@ -18,11 +18,11 @@ async fn a_holder_behind_a_black_hole_is_lost_on_time() {
         let guard = soon(locks.lock("a").unwrap().acquire()).await.unwrap();
         let last_renewal_sent_by = Moment::now();
         assert!(guard.deadline() >= sent_before);
-        ground.relay.black_hole();
+        ground.proxy.black_hole();
         assert_eq!(soon(guard.lost()).await, LossReason::Expired);
         assert!(!guard.is_held());
         assert!(guard.deadline() <= last_renewal_sent_by.saturating_add(ttl));
-        ground.relay.heal();
+        ground.proxy.heal();
         until("the key is gone", || !ground.exists(&key_of(&*backend, "a"))).await;
     }
 }
@@ -31,7 +31,7 @@ async fn a_holder_behind_a_black_hole_is_lost_on_time() {
 async fn every_call_ends_in_bounded_time_behind_a_black_hole() {
     let ground = Ground::new();
     let limit = millis(400);
-    let pool = deadpool_redis::Config::from_url(ground.relayed_url());
+    let pool = deadpool_redis::Config::from_url(ground.url_behind());
     let pool = pool.create_pool(Some(deadpool_redis::Runtime::Tokio1)).unwrap();
     let config = Config::new().with_request_limit(limit);
     let pooled = Connection::from_pool(pool, config.clone()).await.unwrap();
@@ -41,7 +41,7 @@ async fn every_call_ends_in_bounded_time_behind_a_black_hole() {
     for backend in [token, reentrant, pooled] {
         let grant = take(&*backend, "a", millis(60_000)).await;
         let (claim, key) = (&grant.claim, &grant.claim.key);
-        ground.relay.black_hole();
+        ground.proxy.black_hole();
         let errors = [
             soon(backend.try_acquire(claim)).await.map(drop).unwrap_err(),
             soon(backend.acquire(claim, &Stop::new())).await.map(drop).unwrap_err(),
@@ -54,8 +54,8 @@ async fn every_call_ends_in_bounded_time_behind_a_black_hole() {
         ];
         assert!(errors.iter().all(|error| error.kind() == ErrorKind::Unavailable), "{errors:?}");
         soon(backend.close()).await.unwrap();
-        soon(Connection::open(&ground.relayed_url(), config.clone())).await.unwrap_err();
-        ground.relay.heal();
+        soon(Connection::open(&ground.url_behind(), config.clone())).await.unwrap_err();
+        ground.proxy.heal();
         ground.server.command::<()>(&["FLUSHALL"]).unwrap();
     }
 }
@@ -65,13 +65,13 @@ async fn the_work_of_run_is_cancelled_behind_a_black_hole() {
     let ground = Ground::new();
     let backend = ground.token(millis(400)).await;
     let lock = renewed(&backend, millis(800)).lock("a").unwrap();
-    let relay = &ground.relay;
+    let proxy = &ground.proxy;
     let work = lock.run(async |_guard: &lock_core::LockGuard| {
-        relay.black_hole();
+        proxy.black_hole();
         std::future::pending::<()>().await;
     });
     assert_eq!(soon(work).await.unwrap_err().kind(), ErrorKind::Lost);
-    ground.relay.heal();
+    ground.proxy.heal();
 }
 
 #[tokio::test]
@@ -80,12 +80,12 @@ async fn a_server_that_is_away_for_less_than_the_lease_costs_nothing() {
     for backend in ground.both(millis(400)).await {
         let ttl = millis(3_000);
         let guard = soon(renewed(&backend, ttl).lock("a").unwrap().acquire()).await.unwrap();
-        ground.relay.refuse_connections();
-        ground.relay.cut_connections();
+        ground.proxy.refuse_connections();
+        ground.proxy.cut_connections();
         // Past the first renewal, which fails.
         tokio::time::sleep(ttl / 2).await;
         assert!(guard.is_held());
-        ground.relay.accept_connections().unwrap();
+        ground.proxy.accept_connections().unwrap();
         tokio::time::sleep(ttl).await;
         assert!(guard.is_held());
         assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -214,8 +214,8 @@ async fn five_waiters_of_a_store_that_goes_away_are_all_told_in_time() {
             ground.server.command::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).unwrap().1 == 1
         })
         .await;
-        ground.relay.refuse_connections();
-        ground.relay.cut_connections();
+        ground.proxy.refuse_connections();
+        ground.proxy.cut_connections();
         let gone_at = Moment::now();
         for waiter in waiters {
             assert_eq!(soon(waiter).await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
@@ -223,7 +223,7 @@ async fn five_waiters_of_a_store_that_goes_away_are_all_told_in_time() {
         // A waiter that sleeps asks again within its floor of 0.8 s, unless the lost connection wakes it, as it should.
         let took = Moment::now().saturating_duration_since(gone_at);
         assert!(took < patience + millis(1_000), "{took:?}");
-        ground.relay.accept_connections().unwrap();
+        ground.proxy.accept_connections().unwrap();
         let _gone = holder;
         ground.server.command::<()>(&["FLUSHALL"]).unwrap();
     }
@@ -233,7 +233,7 @@ async fn five_waiters_of_a_store_that_goes_away_are_all_told_in_time() {
 async fn a_connection_that_is_dead_without_a_sign_is_replaced() {
     let ground = Ground::new();
     for backend in ground.both(millis(1_000)).await {
-        let dead = ground.relay.when(Request::command("EVALSHA")).hold_request();
+        let dead = ground.proxy.when(Request::command("EVALSHA")).hold_request();
         let error = backend.try_acquire(&crate::ground::claim("a", millis(500))).await.unwrap_err();
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, lock_core::Effect::Unknown));
         soon(dead.seen()).await;
@@ -248,7 +248,7 @@ async fn a_server_that_turned_us_away_once_is_asked_again() {
     let ground = Ground::new();
     for backend in ground.both(millis(500)).await {
         ground.server.command::<()>(&["CONFIG", "SET", "requirepass", "changed"]).unwrap();
-        ground.relay.cut_connections();
+        ground.proxy.cut_connections();
         let refused = loop {
             let error = backend.try_acquire(&crate::ground::claim("a", millis(30_000))).await.unwrap_err();
             if error.kind() != ErrorKind::Unavailable {
@@ -257,7 +257,7 @@ async fn a_server_that_turned_us_away_once_is_asked_again() {
         };
         assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
         ground.server.command::<()>(&["CONFIG", "SET", "requirepass", ""]).unwrap();
-        until("the server is asked again", || ground.relay.connections() > 1).await;
+        until("the server is asked again", || ground.proxy.connections() > 1).await;
         let locks = Locks::with_options(Arc::clone(&backend), Options::new().with_lease(Lease::fixed(millis(5_000))));
         let guard = loop {
             if let Ok(guard) = locks.lock("a").unwrap().acquire().await {
@@ -272,8 +272,8 @@ async fn a_server_that_turned_us_away_once_is_asked_again() {
 async fn the_first_request_after_an_outage_succeeds() {
     let ground = Ground::new();
     for backend in ground.both(ROOM).await {
-        ground.relay.refuse_connections();
-        ground.relay.cut_connections();
+        ground.proxy.refuse_connections();
+        ground.proxy.cut_connections();
         let mut seen_refused = false;
         while !seen_refused {
             let error = backend.try_acquire(&crate::ground::claim("a", millis(500))).await.unwrap_err();
@@ -282,7 +282,7 @@ async fn the_first_request_after_an_outage_succeeds() {
         }
         // The client tries once more by itself, and is refused again.
         tokio::time::sleep(millis(200)).await;
-        ground.relay.accept_connections().unwrap();
+        ground.proxy.accept_connections().unwrap();
         // The client still remembers the refusal; nothing was sent then, so it is asked again before we say so.
         let grant = take(&*backend, "b", millis(5_000)).await;
         assert_eq!(backend.release(&grant).await.unwrap(), Release::Released);
@@ -294,7 +294,7 @@ async fn requests_behind_a_refusing_server_have_had_no_effect() {
     let ground = Ground::new();
     let requests = Requests::of(&*ground.token(ROOM).await);
     let backend = ground.token(ROOM).await;
-    let cut = ground.relay.when(requests.acquire).cut();
+    let cut = ground.proxy.when(requests.acquire).cut();
     let error = backend.try_acquire(&crate::ground::claim("a", millis(500))).await.unwrap_err();
     // It may have been sent before the connection was lost: nobody knows.
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, lock_core::Effect::Unknown));

@@ -10,7 +10,7 @@ use crate::ground::{Ground, ROOM, Requests, claim, fixed, key_of, millis, renewe
 async fn an_acquire_whose_reply_was_lost_counts_once() {
     let ground = Ground::new();
     for backend in ground.both(ROOM).await {
-        let lost = ground.relay.when(Requests::of(&*backend).acquire).lose_reply();
+        let lost = ground.proxy.when(Requests::of(&*backend).acquire).lose_reply();
         // A minute: it is found, and not merely granted anew when it has expired.
         let guard = soon(renewed(&backend, millis(60_000)).lock("a").unwrap().acquire()).await.unwrap();
         assert_eq!(lost.times_seen(), 1);
@@ -29,7 +29,7 @@ async fn a_failed_acquire_leaves_no_hold() {
     for backend in ground.both(ROOM).await {
         let claim = claim("a", millis(60_000));
         for _ in 0..3 {
-            let lost = ground.relay.when(Requests::of(&*backend).acquire).lose_reply();
+            let lost = ground.proxy.when(Requests::of(&*backend).acquire).lose_reply();
             let error = backend.try_acquire(&claim).await.unwrap_err();
             assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, lock_core::Effect::Unknown));
             assert_eq!(lost.times_seen(), 1);
@@ -46,7 +46,7 @@ async fn a_release_whose_reply_was_lost_ends_one_hold() {
     for backend in ground.both(ROOM).await {
         let locks = renewed(&backend, millis(5_000));
         let guard = soon(locks.lock("a").unwrap().acquire()).await.unwrap();
-        let lost = ground.relay.when(Requests::of(&*backend).release).lose_reply();
+        let lost = ground.proxy.when(Requests::of(&*backend).release).lose_reply();
         let released = soon(guard.release()).await;
         assert_eq!(lost.times_seen(), 1);
         // Either the repeat was waited for, or the caller is told that it is not known; never that the lock was lost.
@@ -69,11 +69,11 @@ async fn a_repeated_release_of_one_hold_leaves_the_other() {
     let inner = lock.acquire().await.unwrap();
     assert_eq!(ground.holds("a"), [2]);
     let release = Requests::of(&*backend).release;
-    let lost = ground.relay.when(release.clone()).lose_reply();
+    let lost = ground.proxy.when(release.clone()).lose_reply();
     let _either = soon(inner.release()).await;
     assert_eq!(lost.times_seen(), 1);
     // However often the release is sent again, by `release` or by the keeper, it ends its own hold only.
-    let sent = || ground.relay.recent().iter().filter(|request| release.matches(request)).count();
+    let sent = || ground.proxy.recent().iter().filter(|request| release.matches(request)).count();
     until("it is sent again", || sent() >= 2).await;
     tokio::time::sleep(millis(100)).await;
     assert_eq!(ground.holds("a"), [1]);
@@ -103,8 +103,8 @@ async fn a_release_that_fails_stops_the_renewal_and_the_key_goes_in_its_ttl() {
         let locks = renewed(&backend, ttl);
         let guard = soon(locks.lock("a").unwrap().acquire()).await.unwrap();
         let requests = Requests::of(&*backend);
-        let renewals = ground.relay.when(requests.renew).every_time().cut();
-        let releases = ground.relay.when(requests.release).every_time().cut();
+        let renewals = ground.proxy.when(requests.renew).every_time().cut();
+        let releases = ground.proxy.when(requests.release).every_time().cut();
         soon(guard.release()).await.unwrap_err();
         let released_at = Moment::now();
         releases.seen().await;
@@ -119,7 +119,7 @@ async fn a_release_that_fails_stops_the_renewal_and_the_key_goes_in_its_ttl() {
 async fn a_renewal_whose_reply_is_held_leaves_the_old_deadline() {
     let ground = Ground::new();
     for backend in ground.both(ROOM).await {
-        let held = ground.relay.when(Requests::of(&*backend).renew).every_time().hold_reply();
+        let held = ground.proxy.when(Requests::of(&*backend).renew).every_time().hold_reply();
         let guard = soon(renewed(&backend, millis(900)).lock("a").unwrap().acquire()).await.unwrap();
         let deadline = guard.deadline();
         soon(held.seen()).await;
@@ -138,7 +138,7 @@ async fn the_deadline_of_a_late_grant_counts_from_its_send() {
     let ground = Ground::new();
     for backend in ground.both(ROOM).await {
         let ttl = millis(3_000);
-        let held = ground.relay.when(Requests::of(&*backend).acquire).hold_reply();
+        let held = ground.proxy.when(Requests::of(&*backend).acquire).hold_reply();
         let locks = fixed(&backend, ttl);
         let before = Moment::now();
         let acquiring = tokio::spawn(async move { locks.lock("a").unwrap().acquire().await });
@@ -158,7 +158,7 @@ async fn a_request_that_lands_late_is_gone_within_its_ttl_and_is_no_second_holde
     let ground = Ground::new();
     for backend in ground.both(millis(1_000)).await {
         let ttl = millis(3_000);
-        let late = ground.relay.when(Requests::of(&*backend).acquire).hold_request();
+        let late = ground.proxy.when(Requests::of(&*backend).acquire).hold_request();
         let options = Options::new().with_lease(Lease::fixed(ttl)).with_unavailable_after(millis(100));
         let locks = Locks::with_options(Arc::clone(&backend), options);
         // Its caller has given up, or has been granted by a later request of the same claim.
@@ -174,7 +174,7 @@ async fn a_request_that_lands_late_is_gone_within_its_ttl_and_is_no_second_holde
         let other = take(&*backend, "a", millis(60_000)).await;
         let before = backend.inspect(&other.claim.key).await.unwrap().holder;
         late.release();
-        until("the late request has come", || ground.relay.connections() > 1).await;
+        until("the late request has come", || ground.proxy.connections() > 1).await;
         tokio::time::sleep(millis(100)).await;
         assert_eq!(backend.inspect(&other.claim.key).await.unwrap().holder, before);
         assert_eq!(backend.release(&other).await.unwrap(), Release::Released);
@@ -188,7 +188,7 @@ async fn a_request_that_lands_late_on_a_free_lock_is_undone_or_ends_with_its_ttl
     let ground = Ground::new();
     for backend in ground.both(millis(1_000)).await {
         let ttl = millis(3_000);
-        let late = ground.relay.when(Requests::of(&*backend).acquire).every_time().hold_request();
+        let late = ground.proxy.when(Requests::of(&*backend).acquire).every_time().hold_request();
         let options = Options::new().with_lease(Lease::fixed(ttl)).with_unavailable_after(millis(100));
         let locks = Locks::with_options(Arc::clone(&backend), options);
         let error = soon(locks.lock("b").unwrap().acquire()).await.unwrap_err();

@@ -59,9 +59,9 @@ async fn no_command_gets_the_reply_of_another_while_5000_channels_are_subscribed
         }
     };
     look().await;
-    ground.relay.set_segments(Direction::ToClient, Some(Segments::of(61)));
+    ground.proxy.set_segments(Direction::ToClient, Some(Segments::of(61)));
     for _ in 0..3 {
-        ground.relay.cut_connections();
+        ground.proxy.cut_connections();
         let limit = Moment::now().saturating_add(LIMIT);
         look().await;
         while channels() < names.len() {
@@ -70,7 +70,7 @@ async fn no_command_gets_the_reply_of_another_while_5000_channels_are_subscribed
         }
         look().await;
     }
-    ground.relay.set_segments(Direction::ToClient, None);
+    ground.proxy.set_segments(Direction::ToClient, None);
     stop.fire();
     for waiter in waiters {
         // Nobody was granted what another holds.

@@ -37,7 +37,7 @@ async fn a_release_before_the_subscription_is_not_slept_through() {
     let holder = ground.direct().await;
     let waiting = ground.token(Duration::from_secs(60)).await;
     let grant = take(&*holder, "a", Duration::from_secs(300)).await;
-    let subscribing = ground.relay.when(Request::command("SUBSCRIBE")).hold_request();
+    let subscribing = ground.proxy.when(Request::command("SUBSCRIBE")).hold_request();
     let locks = renewed(&waiting, millis(5_000));
     let waiter = tokio::spawn(async move { locks.lock("a").unwrap().acquire().await });
     soon(subscribing.seen()).await;
@@ -78,10 +78,10 @@ async fn an_idle_waiter_sends_fewer_than_two_commands_a_second() {
         });
         until("it waits", || stop.is_waiting()).await;
         tokio::time::sleep(millis(300)).await;
-        let before: u64 = ground.relay.counts().values().sum();
+        let before: u64 = ground.proxy.counts().values().sum();
         let began = Moment::now();
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let sent = ground.relay.counts().values().sum::<u64>() - before;
+        let sent = ground.proxy.counts().values().sum::<u64>() - before;
         let seconds = Moment::now().saturating_duration_since(began).as_secs_f64();
         #[allow(clippy::cast_precision_loss, reason = "a small count")]
         let rate = sent as f64 / seconds;
@@ -130,7 +130,7 @@ async fn one_subscription_serves_all_waiters_of_a_key_and_goes_with_the_last() {
         left -= 1;
     }
     until("nobody listens", || listeners(&ground, "a") == 0).await;
-    assert_eq!(ground.relay.count("SUBSCRIBE"), 2, "one for the probe and one for all of them");
+    assert_eq!(ground.proxy.count("SUBSCRIBE"), 2, "one for the probe and one for all of them");
 }
 
 #[tokio::test]

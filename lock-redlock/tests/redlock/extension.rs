@@ -17,14 +17,14 @@ async fn one_that_misses_its_quorum_deletes_nothing_and_may_be_tried_again() {
     let redlock = ground.redlock(millis(200)).await;
     let grant = take(&redlock, "a", millis(60_000)).await;
     until("every node has voted", || ground.holding("a") == 3).await;
-    for relay in &ground.relays[1..] {
-        relay.black_hole();
+    for proxy in &ground.proxies[1..] {
+        proxy.black_hole();
     }
     let error = renew(&redlock, &grant, millis(60_000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(ground.holding("a"), 3);
-    for relay in &ground.relays[1..] {
-        relay.heal();
+    for proxy in &ground.proxies[1..] {
+        proxy.heal();
     }
     let renewed = renew(&redlock, &grant, millis(90_000)).await.unwrap();
     assert!(renewed.sent_at > grant.sent_at);
@@ -83,8 +83,8 @@ async fn one_that_is_answered_after_its_validity_does_not_count() {
     let ground = Ground::new(3);
     let redlock = ground.redlock(millis(500)).await;
     let grant = take(&redlock, "a", millis(60_000)).await;
-    for relay in &ground.relays {
-        relay.set_delay(Direction::ToClient, millis(130));
+    for proxy in &ground.proxies {
+        proxy.set_delay(Direction::ToClient, millis(130));
     }
     let error = renew(&redlock, &grant, millis(100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);

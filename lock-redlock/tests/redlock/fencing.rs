@@ -64,7 +64,7 @@ async fn a_token_that_a_bare_majority_has_is_passed_by_any_other() {
     set_fences(&ground, "a");
     let mut last = BASE;
     for round in 0..9 {
-        let away = &ground.relays[round % 3];
+        let away = &ground.proxies[round % 3];
         away.refuse_connections();
         away.cut_connections();
         let grant = loop {
@@ -89,7 +89,7 @@ async fn whoever_lost_its_votes_before_its_token_was_down_gets_none() {
     let theirs = Ground::on(Arc::clone(&ours.nodes));
     let (a, b) = (Arc::new(ours.fenced(millis(2_000)).await), theirs.fenced(millis(2_000)).await);
     set_fences(&ours, "a");
-    let held: Vec<_> = ours.relays.iter().map(|relay| relay.when(minting("a")).hold_request()).collect();
+    let held: Vec<_> = ours.proxies.iter().map(|proxy| proxy.when(minting("a")).hold_request()).collect();
     let acquiring = tokio::spawn({
         let a = Arc::clone(&a);
         async move { a.try_acquire(&claim("a", millis(30_000))).await }
@@ -135,7 +135,7 @@ async fn two_holders_at_once_have_tokens_that_grow() {
 async fn a_grant_whose_token_could_not_be_put_down_is_undone() {
     let ground = Ground::new(3);
     let redlock = ground.fenced(millis(300)).await;
-    let held: Vec<_> = ground.relays[1..].iter().map(|relay| relay.when(minting("a")).hold_request()).collect();
+    let held: Vec<_> = ground.proxies[1..].iter().map(|proxy| proxy.when(minting("a")).hold_request()).collect();
     let error = redlock.try_acquire(&claim("a", millis(60_000))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     drop(held);

@@ -1,4 +1,4 @@
-//! What the tests stand on: nodes behind relays, claims, and looks at the nodes from outside.
+//! What the tests stand on: nodes behind proxies, claims, and looks at the nodes from outside.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use lock_core::{Backend, Claim, Grant, Lease, LockKey, Locks, Moment, Options, O
 use lock_redis::Config;
 use lock_redlock::{Redlock, RedlockOptions};
 use lock_testkit::RedisNodes;
-use lock_testkit::fault::{Relay, Request};
+use lock_testkit::fault::{Proxy, Request};
 
 /// How much longer than it should something may take before it counts as not happening.
 pub(crate) const ROOM: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ pub(crate) const fn millis(millis: u64) -> Duration {
 /// Nodes, and one client's way to each of them.
 pub(crate) struct Ground {
     pub(crate) nodes: Arc<RedisNodes>,
-    pub(crate) relays: Vec<Relay>,
+    pub(crate) proxies: Vec<Proxy>,
 }
 
 impl Ground {
@@ -29,13 +29,14 @@ impl Ground {
 
     /// Another client's way to the same nodes.
     pub(crate) fn on(nodes: Arc<RedisNodes>) -> Self {
-        let relays = nodes.iter().map(|node| Relay::start(node.addr()).unwrap()).collect();
-        Self { nodes, relays }
+        let proxies = nodes.iter().map(|node| Proxy::start(node.addr()).unwrap()).collect();
+        Self { nodes, proxies }
     }
 
     /// A client whose nodes may take `limit`, and whose scripts the nodes know.
     pub(crate) async fn redlock(&self, limit: Duration) -> Redlock {
-        let urls: Vec<_> = self.nodes.iter().zip(&self.relays).map(|(node, relay)| node.url_at(relay.addr())).collect();
+        let urls: Vec<_> =
+            self.nodes.iter().zip(&self.proxies).map(|(node, proxy)| node.url_at(proxy.addr())).collect();
         let redlock = Redlock::open(&urls, Config::new(), options(limit)).await.unwrap();
         self.all_vote(&redlock).await;
         redlock

@@ -11,8 +11,8 @@ use crate::ground::{Ground, ROOM, claim, millis, take, until};
 /// A holds the lock on nodes 0 and 1, and node 2 has not heard of it. B reaches all three.
 async fn held_by_a_bare_majority(ours: &Ground, theirs: &Ground, ttl: Duration) -> (Redlock, Grant, Redlock) {
     let (a, b) = (ours.redlock(millis(500)).await, theirs.redlock(millis(500)).await);
-    ours.relays[2].refuse_connections();
-    ours.relays[2].cut_connections();
+    ours.proxies[2].refuse_connections();
+    ours.proxies[2].cut_connections();
     let held = take(&a, "a", ttl).await;
     until("A has two votes", || ours.holding("a") == 2).await;
     (a, held, b)
@@ -36,7 +36,7 @@ async fn a_node_that_restarts_empty_can_give_its_vote_twice() {
     };
     assert!(second.sent_at < held.sent_at.saturating_add(held.ttl), "B came after A's lease, which shows nothing");
     // A finds out when it next asks, and a majority answers.
-    ours.relays[2].accept_connections().unwrap();
+    ours.proxies[2].accept_connections().unwrap();
     let lost = loop {
         let answer = a.renew(&[Renew::new(&held, held.ttl)]).await.remove(0);
         match answer.expect_err("two nodes are B's").kind() {

@@ -12,14 +12,14 @@ async fn the_residue_of_a_node_that_was_cut_off_ends_with_its_ttl() {
     let ttl = millis(3_000);
     let grant = take(&redlock, "a", ttl).await;
     until("every node has voted", || ground.holding("a") == 5).await;
-    ground.relays[4].refuse_connections();
-    ground.relays[4].cut_connections();
+    ground.proxies[4].refuse_connections();
+    ground.proxies[4].cut_connections();
     let (answer, took) = timed(redlock.release(&grant)).await;
     assert_eq!(answer.unwrap(), Release::Released);
     assert!(took < millis(1_500), "{took:?}");
     until("the others are free", || ground.holding("a") == 1).await;
     assert!(ground.value(4, "a").is_some());
-    ground.relays[4].accept_connections().unwrap();
+    ground.proxies[4].accept_connections().unwrap();
 
     // Four votes are enough, and the residue is not taken for a lock.
     assert!(!redlock.inspect(&grant.claim.key).await.unwrap().held);
@@ -37,14 +37,14 @@ async fn residues_on_half_the_nodes_block_for_no_longer_than_their_ttl() {
     let ttl = millis(1_500);
     let grant = take(&redlock, "a", ttl).await;
     until("every node has voted", || ground.holding("a") == 3).await;
-    for relay in &ground.relays[1..] {
-        relay.refuse_connections();
-        relay.cut_connections();
+    for proxy in &ground.proxies[1..] {
+        proxy.refuse_connections();
+        proxy.cut_connections();
     }
     // Nobody can know whether it was still ours.
     assert!(soon(redlock.release(&grant)).await.is_err());
-    for relay in &ground.relays[1..] {
-        relay.accept_connections().unwrap();
+    for proxy in &ground.proxies[1..] {
+        proxy.accept_connections().unwrap();
     }
     let next = claim("a", millis(60_000));
     let limit = Moment::now().saturating_add(ROOM);

@@ -37,10 +37,10 @@ async fn a_storm_of_lost_late_and_cut_requests_and_silent_nodes_makes_no_two_hol
     let mut armed: Vec<Armed> = Vec::new();
     let mut silent: Vec<usize> = Vec::new();
     for _ in 0..FAULTS {
-        let relay = &grounds[rng.usize(..CLIENTS)].relays[rng.usize(..NODES)];
-        let script = || relay.when(Request::command("EVALSHA"));
+        let proxy = &grounds[rng.usize(..CLIENTS)].proxies[rng.usize(..NODES)];
+        let script = || proxy.when(Request::command("EVALSHA"));
         match rng.u8(..6) {
-            0 => relay.cut_connections(),
+            0 => proxy.cut_connections(),
             1 => armed.push(script().lose_reply()),
             2 => armed.push(script().hold_request()),
             3 => armed.push(script().hold_reply()),

@@ -17,8 +17,8 @@ async fn split_votes_of_an_even_number_resolve() {
         let clients = [ours.redlock(limit).await, theirs.redlock(limit).await];
         let half = count / 2;
         let held: Vec<_> = (0..count)
-            .map(|node| if node < half { &theirs.relays[node] } else { &ours.relays[node] })
-            .map(|relay| relay.when(about("a")).hold_request())
+            .map(|node| if node < half { &theirs.proxies[node] } else { &ours.proxies[node] })
+            .map(|proxy| proxy.when(about("a")).hold_request())
             .collect();
         let contenders: Vec<_> = clients
             .into_iter()
@@ -64,9 +64,9 @@ async fn the_node_that_two_partitions_share_decides() {
     let theirs = Ground::on(Arc::clone(&ours.nodes));
     let (a, b) = (ours.redlock(millis(500)).await, theirs.redlock(millis(500)).await);
     for (ground, nodes) in [(&ours, [3, 4]), (&theirs, [0, 1])] {
-        for relay in nodes.map(|node| &ground.relays[node]) {
-            relay.refuse_connections();
-            relay.cut_connections();
+        for proxy in nodes.map(|node| &ground.proxies[node]) {
+            proxy.refuse_connections();
+            proxy.cut_connections();
         }
     }
     let held = take(&a, "a", millis(30_000)).await;
@@ -87,7 +87,7 @@ async fn cancelled_after_two_of_five_it_leaves_no_key() {
     // Until after the verdict, or only until the cancellation: the late votes meet a round that is lost, or one that is won
     // for nobody.
     for late in [true, false] {
-        let held: Vec<_> = (2..5).map(|node| ground.relays[node].when(about("a")).hold_request()).collect();
+        let held: Vec<_> = (2..5).map(|node| ground.proxies[node].when(about("a")).hold_request()).collect();
         let lock = locks.lock("a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await.map(drop) });
         until("two nodes have voted", || ground.holding("a") == 2).await;
@@ -116,19 +116,19 @@ async fn the_late_votes_of_a_lost_round_are_undone_and_those_of_a_won_one_count(
     let redlock = ground.redlock(millis(200)).await;
 
     // One vote of three, then two more after the verdict.
-    let held = [1, 2].map(|node| ground.relays[node].when(about("lost")).hold_request());
+    let held = [1, 2].map(|node| ground.proxies[node].when(about("lost")).hold_request());
     let error = redlock.try_acquire(&claim("lost", millis(60_000))).await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown));
     assert!(error.to_string().contains("1 of 3 nodes answered and 2 are needed: 0 failed, 2 silent"), "{error}");
     until("the first vote is undone", || ground.holding("lost") == 0).await;
-    let undone_before = ground.relays[1].count("EVALSHA");
+    let undone_before = ground.proxies[1].count("EVALSHA");
     drop(held);
-    until("the late vote is undone", || ground.relays[1].count("EVALSHA") > undone_before).await;
+    until("the late vote is undone", || ground.proxies[1].count("EVALSHA") > undone_before).await;
     soon(redlock.close()).await.unwrap();
     assert_eq!(ground.holding("lost"), 0);
 
     // Two votes of three, then the third.
-    let held = ground.relays[2].when(about("won")).hold_request();
+    let held = ground.proxies[2].when(about("won")).hold_request();
     let grant = take(&redlock, "won", millis(60_000)).await;
     assert_eq!(ground.holding("won"), 2);
     held.release();
@@ -150,7 +150,7 @@ async fn a_late_undoing_leaves_the_votes_of_the_next_round_alone() {
     }
     // A release has a claim and a round; a vote has a ttl and a label too.
     let undoing = Request::matching(|arguments| arguments[0] == "EVALSHA" && arguments.len() == 6);
-    let held = ground.relays[1].when(undoing).hold_request();
+    let held = ground.proxies[1].when(undoing).hold_request();
     assert!(redlock.try_acquire(&claim).await.unwrap().is_none());
     soon(held.seen()).await;
     // The connection that answers nothing is given up.
@@ -160,7 +160,7 @@ async fn a_late_undoing_leaves_the_votes_of_the_next_round_alone() {
     for node in [0, 2] {
         ground.delete(node, "a");
     }
-    let _silent = ground.relays[2].when(about("a")).hold_request();
+    let _silent = ground.proxies[2].when(about("a")).hold_request();
     let grant = redlock.try_acquire(&claim).await.unwrap().expect("two of three are free, or its own");
     held.release();
     tokio::time::sleep(millis(200)).await;
@@ -172,7 +172,7 @@ async fn a_late_undoing_leaves_the_votes_of_the_next_round_alone() {
 async fn closing_waits_for_what_is_still_to_be_undone() {
     let ground = Ground::new(3);
     let redlock = Arc::new(ground.redlock(millis(100)).await);
-    let held = [1, 2].map(|node| ground.relays[node].when(about("a")).hold_request());
+    let held = [1, 2].map(|node| ground.proxies[node].when(about("a")).hold_request());
     assert!(redlock.try_acquire(&claim("a", millis(60_000))).await.is_err());
     let closing = tokio::spawn({
         let redlock = Arc::clone(&redlock);
@@ -189,7 +189,7 @@ async fn closing_waits_for_what_is_still_to_be_undone() {
 async fn a_vote_that_comes_after_its_release_is_undone() {
     let ground = Ground::new(3);
     let redlock = ground.redlock(millis(200)).await;
-    let reply = ground.relays[2].when(about("a")).hold_reply();
+    let reply = ground.proxies[2].when(about("a")).hold_reply();
     let grant = take(&redlock, "a", millis(60_000)).await;
     soon(reply.seen()).await;
     assert_eq!(ground.holding("a"), 3);
@@ -207,8 +207,8 @@ async fn a_vote_that_comes_after_its_release_is_undone() {
 async fn a_validity_of_nothing_is_never_returned() {
     let ground = Ground::new(3);
     let redlock = ground.redlock(millis(500)).await;
-    for relay in &ground.relays {
-        relay.set_delay(Direction::ToClient, millis(130));
+    for proxy in &ground.proxies {
+        proxy.set_delay(Direction::ToClient, millis(130));
     }
     for _ in 0..3 {
         let error = redlock.try_acquire(&claim("a", millis(100))).await.unwrap_err();
@@ -224,7 +224,7 @@ async fn a_validity_of_nothing_is_never_returned() {
 async fn a_stopped_wait_returns_the_grant_that_was_on_its_way() {
     let ground = Ground::new(3);
     let redlock = Arc::new(ground.redlock(millis(2_000)).await);
-    let held: Vec<_> = ground.relays.iter().map(|relay| relay.when(about("a")).hold_reply()).collect();
+    let held: Vec<_> = ground.proxies.iter().map(|proxy| proxy.when(about("a")).hold_reply()).collect();
     let stop = Stop::new();
     let wait = tokio::spawn({
         let (redlock, stop) = (Arc::clone(&redlock), stop.clone());

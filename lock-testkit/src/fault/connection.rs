@@ -19,7 +19,7 @@ use crate::resp;
 /// How many frames may be on their way in one direction of a connection; more wait in the sockets.
 const ON_THE_WAY: usize = 4_096;
 
-/// What all connections of a relay have in common.
+/// What all connections of a proxy have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
     server: SocketAddr,
@@ -75,7 +75,7 @@ impl Shared {
     /// Waits while nothing passes.
     async fn opened(&self) {
         let mut open = self.open.subscribe();
-        open.wait_for(|open| *open).await.expect("the relay holds its own sender");
+        open.wait_for(|open| *open).await.expect("the proxy holds its own sender");
     }
 
     /// The fault that takes this request.
@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-/// Relays one connection until either side has ended it, or a fault cuts it.
+/// Proxys one connection until either side has ended it, or a fault cuts it.
 pub(super) async fn serve(shared: Arc<Shared>, mut client: TcpStream) {
     shared.opened().await;
     // A server that is away is shown to the client as a connection that is closed at once.
@@ -278,7 +278,7 @@ async fn write_segments(to: &mut WriteHalf<'_>, bytes: &[u8], segments: Option<S
 }
 
 fn not_resp(error: &io::Error) -> ! {
-    panic!("{error}; a relay for anything but plain Redis is started with `start_opaque`")
+    panic!("{error}; a proxy for anything but plain Redis is started with `start_opaque`")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

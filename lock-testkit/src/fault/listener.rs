@@ -8,12 +8,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::connection::{self, Shared};
-use crate::port::free_port;
+use crate::port::Port;
 
-/// The thread of a relay: it accepts connections and obeys orders. It ends when this is dropped.
+/// The thread of a proxy: it accepts connections and obeys orders. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Listener {
-    addr: SocketAddr,
+    /// Also its own while it refuses connections.
+    port: Port,
     /// Locked over an order and its answer, so at most one is under way. `None` only while this is being dropped.
     orders: Mutex<Option<mpsc::Sender<(Order, Answer)>>>,
     thread: Option<JoinHandle<()>>,
@@ -30,18 +31,18 @@ pub(super) enum Order {
 
 impl Listener {
     pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
-        let socket = bind()?;
-        let addr = socket.local_addr()?;
+        let (port, socket) = bind()?;
+        let addr = addr_of(&port);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, to_do) = mpsc::channel(1);
-        let thread = thread::Builder::new().name("relay".into()).spawn(move || {
+        let thread = thread::Builder::new().name("proxy".into()).spawn(move || {
             runtime.block_on(run(addr, socket, shared, to_do));
         })?;
-        Ok(Self { addr, orders: Mutex::new(Some(orders)), thread: Some(thread) })
+        Ok(Self { port, orders: Mutex::new(Some(orders)), thread: Some(thread) })
     }
 
-    pub(super) const fn addr(&self) -> SocketAddr {
-        self.addr
+    pub(super) fn addr(&self) -> SocketAddr {
+        addr_of(&self.port)
     }
 
     /// Has an order carried out.
@@ -65,15 +66,20 @@ impl Drop for Listener {
     }
 }
 
-fn bind() -> io::Result<TcpListener> {
+fn addr_of(port: &Port) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port.number()).into()
+}
+
+fn bind() -> io::Result<(Port, TcpListener)> {
     loop {
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, free_port()?)) {
+        let port = Port::free()?;
+        match TcpListener::bind(addr_of(&port)) {
             // Somebody was faster.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
             Ok(socket) => {
                 socket.set_nonblocking(true)?;
-                return Ok(socket);
+                return Ok((port, socket));
             }
         }
     }
@@ -109,7 +115,7 @@ async fn run(addr: SocketAddr, socket: TcpListener, shared: Arc<Shared>, mut to_
                 }
                 // A client that has gone before it was accepted is its own affair.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => panic!("the relay cannot accept connections: {error}"),
+                Err(error) => panic!("the proxy cannot accept connections: {error}"),
             },
             Some(ended) = connections.join_next() => ended.expect("a connection's task does not panic"),
         }

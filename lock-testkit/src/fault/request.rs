@@ -42,7 +42,7 @@ impl Request {
         })
     }
 
-    /// The requests for which `predicate` holds; the command itself is the first argument. It is called on the relay's
+    /// The requests for which `predicate` holds; the command itself is the first argument. It is called on the proxy's
     /// thread, so it must not block.
     #[must_use]
     pub fn matching(predicate: impl Fn(&[Bytes]) -> bool + Send + Sync + 'static) -> Self {

@@ -3,16 +3,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::{Relay, Request};
+use super::{Proxy, Request};
 
-/// A fault that is being described: [`Relay::when`] begins it, and one of these methods arms it.
+/// A fault that is being described: [`Proxy::when`] begins it, and one of these methods arms it.
 ///
 /// It is for the first matching request from now on, or for every one with [`every_time`](When::every_time). Where several
 /// faults match a request, the one that was armed first takes it.
 #[derive(Debug)]
 #[must_use = "a fault is armed by saying what is to happen"]
 pub struct When<'a> {
-    pub(super) relay: &'a Relay,
+    pub(super) proxy: &'a Proxy,
     pub(super) request: Request,
     pub(super) every_time: bool,
 }
@@ -51,7 +51,7 @@ impl When<'_> {
     fn arm(self, action: Action) -> Armed {
         let state = watch::Sender::new(State::default());
         let rule = Arc::new(Rule { request: self.request, every_time: self.every_time, action, state });
-        self.relay.add_rule(Arc::clone(&rule));
+        self.proxy.add_rule(Arc::clone(&rule));
         Armed(rule)
     }
 }
@@ -115,7 +115,7 @@ struct State {
 }
 
 impl Rule {
-    /// Whether the rule is for this request; a rule for one request is then used up. All requests of a relay come on its
+    /// Whether the rule is for this request; a rule for one request is then used up. All requests of a proxy come on its
     /// one thread, so no two can take it.
     pub(super) fn takes(&self, arguments: &[Bytes]) -> bool {
         let takes = self.is_open() && self.request.matches(arguments);

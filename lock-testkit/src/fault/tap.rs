@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// The most requests that are remembered.
 const KEPT: usize = 1_000;
 
-/// What has come through a relay.
+/// What has come through a proxy.
 #[derive(Debug, Default)]
 pub(super) struct Tap {
     counts: BTreeMap<String, u64>,

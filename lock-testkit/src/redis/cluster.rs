@@ -6,7 +6,7 @@ use lock_core::Moment;
 use redis::RedisResult;
 
 use super::{RedisServer, start_all};
-use crate::port::free_port;
+use crate::port::Port;
 
 /// How many slots a Redis Cluster has.
 const SLOTS: u16 = 16_384;
@@ -46,7 +46,7 @@ impl RedisCluster {
             Ok(RedisServer::builder()
                 .config("cluster-enabled", "yes")
                 // Its default is the port plus 10,000, among those that the kernel gives to clients.
-                .config("cluster-port", &free_port()?.to_string())
+                .cluster_port(Port::free()?)
                 .config("cluster-node-timeout", "2000")
                 .config("cluster-replica-validity-factor", "0")
                 .config("repl-diskless-sync-delay", "0"))

@@ -56,7 +56,19 @@ impl RedisSentinel {
         let sentinels = start_all(vec![sentinel; 3])?;
         for sentinel in &sentinels {
             // They would tell each other of themselves every two seconds, and ask the master for its replicas every ten.
-            let faster = ["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "100", "INFO-PERIOD", "500"];
+            // And after a pause of two seconds, as a busy machine makes it, they would do nothing for half a minute.
+            let faster = [
+                "SENTINEL",
+                "DEBUG",
+                "PUBLISH-PERIOD",
+                "100",
+                "INFO-PERIOD",
+                "500",
+                "TILT-TRIGGER",
+                "60000",
+                "TILT-PERIOD",
+                "1000",
+            ];
             sentinel.command::<()>(&faster).map_err(io::Error::other)?;
         }
         for sentinel in &sentinels {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{env, iter};
 
 use crate::Process;
-use crate::port::free_port;
+use crate::port::Port;
 
 /// The longest that a four-letter command waits for its answer.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -66,26 +66,26 @@ impl Program {
 /// The ports of one member.
 #[derive(Debug)]
 pub(super) struct Ports {
-    client: u16,
-    peers: u16,
-    election: u16,
+    client: Port,
+    peers: Port,
+    election: Port,
 }
 
 impl Ports {
     pub(super) fn free() -> io::Result<Self> {
-        Ok(Self { client: free_port()?, peers: free_port()?, election: free_port()? })
+        Ok(Self { client: Port::free()?, peers: Port::free()?, election: Port::free()? })
     }
 
     pub(super) fn client_addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.client).into()
+        (Ipv4Addr::LOCALHOST, self.client.number()).into()
     }
 
     pub(super) fn peers_addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.peers).into()
+        (Ipv4Addr::LOCALHOST, self.peers.number()).into()
     }
 
     pub(super) const fn election(&self) -> u16 {
-        self.election
+        self.election.number()
     }
 
     pub(super) fn ask(&self, command: &str, limit: Duration) -> io::Result<String> {

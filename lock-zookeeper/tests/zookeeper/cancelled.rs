@@ -49,16 +49,16 @@ async fn a_wait_that_is_dropped_or_runs_out_leaves_no_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_acquisition_whose_reply_is_lost_leaves_no_node() {
     let ground = Ground::new();
-    let (ours, look) = (ground.relayed().await, ground.look().await);
+    let (ours, look) = (ground.proxied().await, ground.look().await);
     make_path(&ours, "gone").await;
     let locks = locks(&ours);
 
-    ground.relay.set_delay(Direction::ToClient, Duration::from_secs(600));
+    ground.proxy.set_delay(Direction::ToClient, Duration::from_secs(600));
     let lock = locks.lock("gone").unwrap();
     let acquiring = tokio::spawn(async move { lock.acquire().await.map(drop) });
     eventually("the node is made", async || !nodes(&look, "/hasp/gone").await.is_empty()).await;
     acquiring.abort();
-    ground.relay.set_delay(Direction::ToClient, Duration::ZERO);
-    ground.relay.cut_connections();
+    ground.proxy.set_delay(Direction::ToClient, Duration::ZERO);
+    ground.proxy.cut_connections();
     eventually("nothing is left", async || nodes(&look, "/hasp/gone").await.is_empty()).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Backend, Claim, Grant, Lease, LockKey, Locks, Moment, Options, Owner, Release};
 use lock_testkit::ZooKeeperEnsemble;
-use lock_testkit::fault::Relay;
+use lock_testkit::fault::Proxy;
 use lock_zookeeper::{Config, ZooKeeper};
 use zookeeper_client::{Client, Connector};
 
@@ -15,25 +15,25 @@ pub(crate) const ROOM: Duration = Duration::from_secs(15);
 /// The longest session that a tick of 200 ms allows.
 pub(crate) const SESSION: Duration = Duration::from_secs(4);
 
-/// A server, a relay in front of it, and clients that come through the relay.
+/// A server, a proxy in front of it, and clients that come through the proxy.
 pub(crate) struct Ground {
     pub(crate) ensemble: ZooKeeperEnsemble,
-    pub(crate) relay: Relay,
+    pub(crate) proxy: Proxy,
 }
 
 impl Ground {
     pub(crate) fn new() -> Self {
         let ensemble = ZooKeeperEnsemble::start(1).expect("ZooKeeper starts");
-        let relay = Relay::start_opaque(ensemble.addr(0)).expect("a relay starts");
-        Self { ensemble, relay }
+        let proxy = Proxy::start_opaque(ensemble.addr(0)).expect("a proxy starts");
+        Self { ensemble, proxy }
     }
 
-    /// A client through the relay.
-    pub(crate) async fn relayed(&self) -> Arc<dyn Backend> {
-        open(&self.relay.addr().to_string(), Config::new()).await
+    /// A client through the proxy.
+    pub(crate) async fn proxied(&self) -> Arc<dyn Backend> {
+        open(&self.proxy.addr().to_string(), Config::new()).await
     }
 
-    /// A client that does not come through the relay.
+    /// A client that does not come through the proxy.
     pub(crate) async fn direct(&self) -> Arc<dyn Backend> {
         open(&self.ensemble.hosts(), Config::new()).await
     }

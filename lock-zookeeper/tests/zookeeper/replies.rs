@@ -10,11 +10,11 @@ use crate::ground::{Ground, ROOM, claim, eventually, locks, make_path, nodes};
 /// Sends an acquire whose reply is lost with its connection, once the node exists.
 async fn lose_the_reply(ground: &Ground, name: &str, acquiring: impl Future) {
     let look = ground.look().await;
-    ground.relay.set_delay(Direction::ToClient, Duration::from_secs(600));
+    ground.proxy.set_delay(Direction::ToClient, Duration::from_secs(600));
     let losing = async {
         eventually("the node is made", async || !nodes(&look, &format!("/hasp/{name}")).await.is_empty()).await;
-        ground.relay.set_delay(Direction::ToClient, Duration::ZERO);
-        ground.relay.cut_connections();
+        ground.proxy.set_delay(Direction::ToClient, Duration::ZERO);
+        ground.proxy.cut_connections();
     };
     tokio::join!(acquiring, losing);
 }
@@ -22,7 +22,7 @@ async fn lose_the_reply(ground: &Ground, name: &str, acquiring: impl Future) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_create_whose_reply_was_lost_is_found_again_and_locks_nobody_out() {
     let ground = Ground::new();
-    let (ours, look) = (ground.relayed().await, ground.look().await);
+    let (ours, look) = (ground.proxied().await, ground.look().await);
     let claim = claim("lost");
     make_path(&ours, "lost").await;
 
@@ -45,7 +45,7 @@ async fn a_create_whose_reply_was_lost_is_found_again_and_locks_nobody_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_of_locks_does_not_notice_a_lost_reply() {
     let ground = Ground::new();
-    let (ours, look) = (ground.relayed().await, ground.look().await);
+    let (ours, look) = (ground.proxied().await, ground.look().await);
     make_path(&ours, "quiet").await;
     let lock = locks(&ours).lock("quiet").unwrap();
 
@@ -61,7 +61,7 @@ async fn a_user_of_locks_does_not_notice_a_lost_reply() {
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoning_a_lost_create_is_settled_in_its_own_session_and_in_no_other() {
     let ground = Ground::new();
-    let (ours, theirs, look) = (ground.relayed().await, ground.direct().await, ground.look().await);
+    let (ours, theirs, look) = (ground.proxied().await, ground.direct().await, ground.look().await);
     make_path(&ours, "undo").await;
 
     for (undoing, undone) in [(&ours, Undone::Settled), (&theirs, Undone::MayStillLand)] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lock_core::{Backend, Effect, ErrorKind, Lease, LossReason, Moment, Release, Stop};
 use lock_testkit::ZooKeeperEnsemble;
-use lock_testkit::fault::Relay;
+use lock_testkit::fault::Proxy;
 use lock_zookeeper::{Config, ZooKeeper};
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
@@ -16,24 +16,24 @@ use crate::ground::{Ground, ROOM, SESSION, claim, eventually, locks, make_path, 
 async fn a_session_that_another_client_closed_is_a_loss_at_once() {
     // The deadline is far away and nobody renews, so the loss can only come from the server's word.
     let ensemble = ZooKeeperEnsemble::builder(1).tick(millis(2_000)).start().unwrap();
-    let relay = Relay::start_opaque(ensemble.addr(0)).unwrap();
+    let proxy = Proxy::start_opaque(ensemble.addr(0)).unwrap();
     let connector = || Client::connector().with_session_timeout(millis(40_000));
     let twin = connector().with_detached().connect(&ensemble.hosts()).await.unwrap().into_session();
     let ours =
-        ZooKeeper::from_connector(connector().with_session(twin.clone()), relay.addr().to_string(), Config::new());
+        ZooKeeper::from_connector(connector().with_session(twin.clone()), proxy.addr().to_string(), Config::new());
     let ours: Arc<dyn Backend> = Arc::new(ours.await.unwrap());
     let lock = locks(&ours).lock("twin").unwrap().lease(Lease::fixed(millis(20_000)));
     let guard = lock.acquire().await.unwrap();
 
-    relay.refuse_connections();
-    relay.cut_connections();
+    proxy.refuse_connections();
+    proxy.cut_connections();
     let twin = connector().with_session(twin).connect(&ensemble.hosts()).await.unwrap();
     let mut states = twin.state_watcher();
     drop(twin);
     while !states.peek_state().is_terminated() {
         states.changed().await;
     }
-    relay.accept_connections().unwrap();
+    proxy.accept_connections().unwrap();
     assert_eq!(timeout(ROOM, guard.lost()).await.unwrap(), LossReason::NotHeld);
     assert!(!guard.is_held());
 }
@@ -44,17 +44,17 @@ async fn what_is_asked_while_there_is_no_connection_is_never_sent() {
     let ground = Ground::new();
     let look = ground.look().await;
     let config = Config::new().with_request_limit(millis(300));
-    let ours = open(&ground.relay.addr().to_string(), config).await;
+    let ours = open(&ground.proxy.addr().to_string(), config).await;
     make_path(&ours, "never").await;
-    ground.relay.refuse_connections();
-    ground.relay.cut_connections();
+    ground.proxy.refuse_connections();
+    ground.proxy.cut_connections();
     // The first may be on its way when the connection breaks.
     let told = async || ours.try_acquire(&claim("noticed")).await.unwrap_err().effect() == Effect::None;
     eventually("the client notices", told).await;
     let error = ours.try_acquire(&claim("never")).await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None));
     assert!(error.to_string().contains("no connection for 300ms"), "{error}");
-    ground.relay.accept_connections().unwrap();
+    ground.proxy.accept_connections().unwrap();
     // In the same session, so what was asked before would have come before.
     let back = claim("back");
     eventually("it is back", async || ours.try_acquire(&back).await.is_ok_and(|grant| grant.is_some())).await;
@@ -65,11 +65,11 @@ async fn what_is_asked_while_there_is_no_connection_is_never_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_hole_of_a_quarter_of_the_session_costs_no_lock() {
     let ground = Ground::new();
-    let (ours, theirs) = (ground.relayed().await, ground.direct().await);
+    let (ours, theirs) = (ground.proxied().await, ground.direct().await);
     let guard = locks(&ours).lock("quarter").unwrap().acquire().await.unwrap();
-    ground.relay.black_hole();
+    ground.proxy.black_hole();
     sleep(SESSION / 4).await;
-    ground.relay.heal();
+    ground.proxy.heal();
     let before = guard.deadline();
     eventually("it is renewed", async || guard.deadline() > before).await;
     assert!(guard.is_held());
@@ -82,15 +82,15 @@ async fn a_black_hole_of_a_quarter_of_the_session_costs_no_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_hole_of_half_the_session_is_a_loss_on_time_and_the_session_goes_on() {
     let ground = Ground::new();
-    let (ours, theirs, look) = (ground.relayed().await, ground.direct().await, ground.look().await);
+    let (ours, theirs, look) = (ground.proxied().await, ground.direct().await, ground.look().await);
     let guard = locks(&ours).lock("half").unwrap().acquire().await.unwrap();
     let session = owner(&look, "half").await;
-    ground.relay.black_hole();
+    ground.proxy.black_hole();
     let loss = timeout(ROOM, guard.lost()).await.unwrap();
     assert!(Moment::now() >= guard.deadline());
     assert_eq!(loss, LossReason::Expired);
     assert_eq!(nodes(&look, "/hasp/half").await.len(), 1, "the session outlives the lease");
-    ground.relay.heal();
+    ground.proxy.heal();
     let (_, next) = take_when_free(&theirs, "half").await;
     assert!(next >= guard.deadline());
     drop(take(&ours, "half-after").await);
@@ -101,7 +101,7 @@ async fn a_black_hole_of_half_the_session_is_a_loss_on_time_and_the_session_goes
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_silence_a_grant_waits_until_the_session_is_certain() {
     let ground = Ground::new();
-    let (ours, look) = (ground.relayed().await, ground.look().await);
+    let (ours, look) = (ground.proxied().await, ground.look().await);
     let mut long = claim("silence");
     long.lease = Lease::fixed(SESSION / 2);
     // On a busy machine the session may end meanwhile, and a new one has no silence behind it.
@@ -109,10 +109,10 @@ async fn after_a_silence_a_grant_waits_until_the_session_is_certain() {
         let before = take(&ours, "silence").await;
         let session = owner(&look, "silence").await;
         assert_eq!(ours.release(&before).await.unwrap(), Release::Released);
-        ground.relay.black_hole();
+        ground.proxy.black_hole();
         sleep(SESSION * 5 / 8).await;
         let healed = Moment::now();
-        ground.relay.heal();
+        ground.proxy.heal();
         let grant = loop {
             match ours.try_acquire(&long).await {
                 Ok(grant) => break grant.expect("a free lock is granted"),
@@ -153,17 +153,17 @@ async fn an_idle_session_grants_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_hole_of_twice_the_session_is_a_loss_on_time_and_a_new_session_follows() {
     let ground = Ground::new();
-    let (ours, theirs, look) = (ground.relayed().await, ground.direct().await, ground.look().await);
+    let (ours, theirs, look) = (ground.proxied().await, ground.direct().await, ground.look().await);
     let locks = locks(&ours);
     let guard = locks.lock("twice").unwrap().acquire().await.unwrap();
     let session = owner(&look, "twice").await;
-    ground.relay.black_hole();
+    ground.proxy.black_hole();
     let began = Moment::now();
     let (_, next) = take_when_free(&theirs, "twice").await;
     assert!(!guard.is_held() && next >= guard.deadline(), "granted to another before the holder's deadline");
     assert_eq!(guard.lost().await, LossReason::Expired);
     sleep(began.saturating_add(SESSION * 2).remaining()).await;
-    ground.relay.heal();
+    ground.proxy.heal();
 
     let later = locks.lock("later").unwrap().acquire().await.unwrap();
     assert!(later.is_held());

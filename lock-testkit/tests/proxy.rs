@@ -1,4 +1,4 @@
-//! Every fault of the relay, in front of a real Redis.
+//! Every fault of the proxy, in front of a real Redis.
 
 #![allow(clippy::unwrap_used, reason = "the functions below are for tests only")]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lock_core::Moment;
 use lock_testkit::RedisServer;
-use lock_testkit::fault::{Armed, Direction, Relay, Request, Segments};
+use lock_testkit::fault::{Armed, Direction, Proxy, Request, Segments};
 
 /// Long enough for anything to arrive that is not held.
 const A_WHILE: Duration = Duration::from_millis(100);
@@ -66,10 +66,10 @@ impl Client {
     }
 }
 
-fn pair() -> (RedisServer, Relay) {
+fn pair() -> (RedisServer, Proxy) {
     let server = RedisServer::start().unwrap();
-    let relay = Relay::start(server.addr()).unwrap();
-    (server, relay)
+    let proxy = Proxy::start(server.addr()).unwrap();
+    (server, proxy)
 }
 
 fn stored(server: &RedisServer, key: &str) -> Option<String> {
@@ -92,33 +92,33 @@ fn until_seen(armed: &Armed) {
 
 #[test]
 fn it_passes_what_it_is_given_and_counts_it() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
     assert_eq!(client.ask("SET a 1").unwrap(), "+OK");
     for n in 2..=1_500 {
         assert_eq!(client.ask("incr a").unwrap(), format!(":{n}"));
     }
     assert_eq!(stored(&server, "a").unwrap(), "1500");
-    assert_eq!((relay.count("INCR"), relay.count("set"), relay.count("GET")), (1_499, 1, 0));
-    assert_eq!(relay.counts().len(), 2);
-    assert_eq!((relay.recent().len(), relay.recent()[999].clone()), (1_000, vec!["incr".into(), Bytes::from("a")]));
-    assert_eq!(relay.connections(), 1);
+    assert_eq!((proxy.count("INCR"), proxy.count("set"), proxy.count("GET")), (1_499, 1, 0));
+    assert_eq!(proxy.counts().len(), 2);
+    assert_eq!((proxy.recent().len(), proxy.recent()[999].clone()), (1_000, vec!["incr".into(), Bytes::from("a")]));
+    assert_eq!(proxy.connections(), 1);
 }
 
 #[test]
 fn a_large_value_passes_whole() {
-    let (server, relay) = pair();
+    let (server, proxy) = pair();
     let value: String = (0..2_000_000).map(|n| char::from(b'a' + u8::try_from(n % 26).unwrap())).collect();
-    let mut connection = redis::Client::open(server.url_at(relay.addr())).unwrap().get_connection().unwrap();
+    let mut connection = redis::Client::open(server.url_at(proxy.addr())).unwrap().get_connection().unwrap();
     redis::cmd("SET").arg("a").arg(&value).exec(&mut connection).unwrap();
     assert!(redis::cmd("GET").arg("a").query::<String>(&mut connection).unwrap() == value);
 }
 
 #[test]
 fn a_held_request_reaches_the_server_only_when_released() {
-    let (server, relay) = pair();
-    let (mut client, mut other) = (Client::connect(relay.addr()), Client::connect(relay.addr()));
-    let held = relay.when(Request::command("SET").with_argument("a")).hold_request();
+    let (server, proxy) = pair();
+    let (mut client, mut other) = (Client::connect(proxy.addr()), Client::connect(proxy.addr()));
+    let held = proxy.when(Request::command("SET").with_argument("a")).hold_request();
     client.send("SET b 1");
     client.send("SET a 1");
     client.send("SET c 1");
@@ -137,9 +137,9 @@ fn a_held_request_reaches_the_server_only_when_released() {
 
 #[test]
 fn a_held_request_lands_although_its_client_has_gone() {
-    let (server, relay) = pair();
-    let held = relay.when(Request::command("SET")).hold_request();
-    let mut client = Client::connect(relay.addr());
+    let (server, proxy) = pair();
+    let held = proxy.when(Request::command("SET")).hold_request();
+    let mut client = Client::connect(proxy.addr());
     client.send("SET a 1");
     client.send("SET b 1");
     until_seen(&held);
@@ -152,8 +152,8 @@ fn a_held_request_lands_although_its_client_has_gone() {
 
 #[test]
 fn a_client_that_sends_no_more_still_gets_its_replies() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
     server.stop().unwrap();
     client.send("INCR a");
     client.0.shutdown(Shutdown::Write).unwrap();
@@ -165,9 +165,9 @@ fn a_client_that_sends_no_more_still_gets_its_replies() {
 
 #[test]
 fn a_held_reply_comes_late_but_its_request_was_applied() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
-    let held = relay.when(Request::command("INCR")).hold_reply();
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
+    let held = proxy.when(Request::command("INCR")).hold_reply();
     client.send("SET a 6");
     client.send("INCR a");
     client.send("SET b 1");
@@ -182,13 +182,13 @@ fn a_held_reply_comes_late_but_its_request_was_applied() {
 
 #[test]
 fn a_reply_is_not_seen_before_the_server_has_answered() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
     assert_eq!(client.ask("SET a 1").unwrap(), "+OK");
-    let held = relay.when(Request::command("INCR")).hold_reply();
+    let held = proxy.when(Request::command("INCR")).hold_reply();
     server.stop().unwrap();
     client.send("INCR a");
-    until(|| relay.count("INCR") == 1);
+    until(|| proxy.count("INCR") == 1);
     thread::sleep(A_WHILE);
     assert_eq!(held.times_seen(), 0);
     server.cont().unwrap();
@@ -197,9 +197,9 @@ fn a_reply_is_not_seen_before_the_server_has_answered() {
 
 #[test]
 fn a_lost_reply_takes_all_behind_it_and_the_connection() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
-    let lost = relay.when(Request::command("INCR")).lose_reply();
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
+    let lost = proxy.when(Request::command("INCR")).lose_reply();
     client.send("SET a 6");
     client.send("INCR a");
     client.send("ECHO behind");
@@ -207,14 +207,14 @@ fn a_lost_reply_takes_all_behind_it_and_the_connection() {
     client.assert_cut();
     until_seen(&lost);
     assert_eq!(stored(&server, "a").unwrap(), "7");
-    assert_eq!(Client::connect(relay.addr()).ask("INCR a").unwrap(), ":8", "one reply was to be lost");
+    assert_eq!(Client::connect(proxy.addr()).ask("INCR a").unwrap(), ":8", "one reply was to be lost");
 }
 
 #[test]
 fn a_cut_request_is_not_applied_but_those_before_it_are() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
-    let cut = relay.when(Request::command("INCR")).cut();
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
+    let cut = proxy.when(Request::command("INCR")).cut();
     client.send("SET a 6");
     client.send("INCR a");
     until_seen(&cut);
@@ -231,37 +231,37 @@ fn a_cut_request_is_not_applied_but_those_before_it_are() {
 
 #[test]
 fn a_fault_may_be_for_every_request_until_it_is_released() {
-    let (_server, relay) = pair();
-    let cut = relay.when(Request::command("INCR")).every_time().cut();
+    let (_server, proxy) = pair();
+    let cut = proxy.when(Request::command("INCR")).every_time().cut();
     for _ in 0..3 {
-        let mut client = Client::connect(relay.addr());
+        let mut client = Client::connect(proxy.addr());
         client.send("INCR a");
         client.assert_cut();
     }
     assert_eq!(cut.times_seen(), 3);
     cut.release();
-    assert_eq!(Client::connect(relay.addr()).ask("INCR a").unwrap(), ":1");
+    assert_eq!(Client::connect(proxy.addr()).ask("INCR a").unwrap(), ":1");
 }
 
 #[test]
 fn a_fault_whose_handle_is_dropped_ends() {
-    let (_server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
-    let held = relay.when(Request::any()).hold_request();
+    let (_server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
+    let held = proxy.when(Request::any()).hold_request();
     client.send("INCR a");
     until_seen(&held);
     drop(held);
     assert_eq!(client.line().unwrap(), ":1");
-    drop(relay.when(Request::any()).cut());
+    drop(proxy.when(Request::any()).cut());
     assert_eq!(client.ask("INCR a").unwrap(), ":2");
 }
 
 #[test]
 fn the_fault_that_was_armed_first_takes_the_request() {
-    let (_server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
-    let first = relay.when(Request::command("INCR")).hold_reply();
-    let second = relay.when(Request::any()).hold_request();
+    let (_server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
+    let first = proxy.when(Request::command("INCR")).hold_reply();
+    let second = proxy.when(Request::any()).hold_request();
     client.send("INCR a");
     until_seen(&first);
     assert_eq!(second.times_seen(), 0);
@@ -273,12 +273,12 @@ fn the_fault_that_was_armed_first_takes_the_request() {
 
 #[test]
 fn a_black_hole_lets_nothing_pass_until_it_heals() {
-    let (server, relay) = pair();
-    let (mut client, mut gone) = (Client::connect(relay.addr()), Client::connect(relay.addr()));
+    let (server, proxy) = pair();
+    let (mut client, mut gone) = (Client::connect(proxy.addr()), Client::connect(proxy.addr()));
     assert_eq!(client.ask("INCR a").unwrap() + &gone.ask("INCR a").unwrap(), ":1:2");
-    relay.black_hole();
+    proxy.black_hole();
     client.send("INCR a");
-    let mut new = Client::connect(relay.addr());
+    let mut new = Client::connect(proxy.addr());
     new.send("INCR b");
     drop(gone);
     client.assert_silent();
@@ -286,42 +286,42 @@ fn a_black_hole_lets_nothing_pass_until_it_heals() {
     assert_eq!((stored(&server, "a").unwrap(), stored(&server, "b")), ("2".into(), None));
     let clients: String = server.command(&["CLIENT", "LIST"]).unwrap();
     assert_eq!(clients.matches(" addr=127.0.0.1").count(), 2, "the server is not told that one has gone: {clients}");
-    relay.heal();
+    proxy.heal();
     assert_eq!((client.line().unwrap(), new.line().unwrap()), (":3".into(), ":1".into()));
 }
 
 #[test]
 fn connections_can_be_cut_and_refused() {
-    let (_server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
+    let (_server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
     assert_eq!(client.ask("INCR a").unwrap(), ":1");
-    relay.refuse_connections();
-    assert_eq!(TcpStream::connect(relay.addr()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    proxy.refuse_connections();
+    assert_eq!(TcpStream::connect(proxy.addr()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(client.ask("INCR a").unwrap(), ":2", "those that exist go on");
-    relay.cut_connections();
+    proxy.cut_connections();
     client.assert_cut();
-    relay.accept_connections().unwrap();
-    relay.accept_connections().unwrap();
-    assert_eq!(Client::connect(relay.addr()).ask("INCR a").unwrap(), ":3");
+    proxy.accept_connections().unwrap();
+    proxy.accept_connections().unwrap();
+    assert_eq!(Client::connect(proxy.addr()).ask("INCR a").unwrap(), ":3");
 }
 
 #[test]
 fn a_server_that_is_away_is_a_closed_connection_and_comes_back() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
     assert_eq!(client.ask("INCR a").unwrap(), ":1");
     server.kill().unwrap();
     client.assert_cut();
-    Client::connect(relay.addr()).assert_cut();
+    Client::connect(proxy.addr()).assert_cut();
     server.restart().unwrap();
-    assert_eq!(Client::connect(relay.addr()).ask("INCR a").unwrap(), ":1");
+    assert_eq!(Client::connect(proxy.addr()).ask("INCR a").unwrap(), ":1");
 }
 
 #[test]
 fn segments_are_small_and_lose_nothing() {
-    let (_server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
-    relay.set_segments(Direction::ToClient, Some(Segments::of(7).with_pause(Duration::from_millis(1))));
+    let (_server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
+    proxy.set_segments(Direction::ToClient, Some(Segments::of(7).with_pause(Duration::from_millis(1))));
     let text = "abcdefghijklmnopqrstuvwxyz".repeat(20);
     client.send(&format!("ECHO {text}"));
     let (mut received, mut reads) = (Vec::new(), 0);
@@ -334,22 +334,22 @@ fn segments_are_small_and_lose_nothing() {
     assert_eq!(received, format!("$520\r\n{text}\r\n").as_bytes());
     assert!(reads > 10, "528 bytes came in {reads} reads");
 
-    relay.set_segments(Direction::ToServer, Some(Segments::of(1)));
-    relay.set_segments(Direction::ToClient, None);
+    proxy.set_segments(Direction::ToServer, Some(Segments::of(1)));
+    proxy.set_segments(Direction::ToClient, None);
     assert_eq!(client.ask("SET a 1").unwrap(), "+OK");
 }
 
 #[test]
 fn a_delay_makes_a_connection_late_and_no_narrower() {
     const DELAY: Duration = Duration::from_millis(150);
-    let (_server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
+    let (_server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
     assert_eq!(client.ask("INCR a").unwrap(), ":1");
     for (directions, least) in
         [(&[Direction::ToServer][..], DELAY), (&[Direction::ToServer, Direction::ToClient], 2 * DELAY)]
     {
         for direction in directions {
-            relay.set_delay(*direction, DELAY);
+            proxy.set_delay(*direction, DELAY);
         }
         let sent = Moment::now();
         client.ask("INCR a").unwrap();
@@ -366,7 +366,7 @@ fn a_delay_makes_a_connection_late_and_no_narrower() {
     }
     assert!(Moment::now().saturating_duration_since(sent) < Duration::from_secs(5));
     for direction in [Direction::ToServer, Direction::ToClient] {
-        relay.set_delay(direction, Duration::ZERO);
+        proxy.set_delay(direction, Duration::ZERO);
     }
     let sent = Moment::now();
     for _ in 0..10 {
@@ -377,13 +377,13 @@ fn a_delay_makes_a_connection_late_and_no_narrower() {
 
 #[test]
 fn in_resp3_neither_pushes_nor_confirmations_are_taken_for_replies() {
-    let (server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
+    let (server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
     assert_eq!(client.ask("HELLO 3").unwrap(), "%7");
     while client.line().unwrap() != "*0" {}
 
     assert_eq!(client.ask("SET a 5").unwrap(), "+OK");
-    let held = relay.when(Request::command("INCR")).hold_reply();
+    let held = proxy.when(Request::command("INCR")).hold_reply();
     client.send("SUBSCRIBE one two");
     client.send("UNSUBSCRIBE two");
     client.send("INCR a");
@@ -395,10 +395,10 @@ fn in_resp3_neither_pushes_nor_confirmations_are_taken_for_replies() {
     held.release();
     assert_eq!(client.line().unwrap(), ":6");
 
-    let held = relay.when(Request::command("INCR")).hold_reply();
+    let held = proxy.when(Request::command("INCR")).hold_reply();
     server.stop().unwrap();
     client.send("INCR a");
-    until(|| relay.count("INCR") == 2);
+    until(|| proxy.count("INCR") == 2);
     server.cont().unwrap();
     until_seen(&held);
     server.command::<u64>(&["PUBLISH", "one", "x"]).unwrap();
@@ -413,11 +413,11 @@ fn in_resp3_neither_pushes_nor_confirmations_are_taken_for_replies() {
 #[test]
 fn a_subscription_can_be_held_and_lost_by_its_first_confirmation() {
     for resp in ["2", "3"] {
-        let (server, relay) = pair();
-        let mut client = Client::connect(relay.addr());
+        let (server, proxy) = pair();
+        let mut client = Client::connect(proxy.addr());
         client.ask(&format!("HELLO {resp}")).unwrap();
         while client.line().unwrap() != "*0" {}
-        let held = relay.when(Request::command("SUBSCRIBE")).hold_reply();
+        let held = proxy.when(Request::command("SUBSCRIBE")).hold_reply();
         client.send("SUBSCRIBE one two");
         until_seen(&held);
         client.assert_silent();
@@ -426,7 +426,7 @@ fn a_subscription_can_be_held_and_lost_by_its_first_confirmation() {
         for word in ["subscribe", "one", ":1", "subscribe", "two", ":2", "message", "one", "x"] {
             until(|| client.line().unwrap() == word);
         }
-        let lost = relay.when(Request::command("SUBSCRIBE").with_argument("four")).lose_reply();
+        let lost = proxy.when(Request::command("SUBSCRIBE").with_argument("four")).lose_reply();
         client.send("SUBSCRIBE three four");
         client.assert_cut();
         until_seen(&lost);
@@ -435,9 +435,9 @@ fn a_subscription_can_be_held_and_lost_by_its_first_confirmation() {
 
 #[test]
 fn requests_inside_a_transaction_are_requests() {
-    let (_server, relay) = pair();
-    let mut client = Client::connect(relay.addr());
-    let held = relay.when(Request::command("EXEC")).hold_reply();
+    let (_server, proxy) = pair();
+    let mut client = Client::connect(proxy.addr());
+    let held = proxy.when(Request::command("EXEC")).hold_reply();
     for (command, reply) in [("MULTI", "+OK"), ("INCR a", "+QUEUED"), ("INCR a", "+QUEUED")] {
         assert_eq!(client.ask(command).unwrap(), reply);
     }
@@ -449,38 +449,38 @@ fn requests_inside_a_transaction_are_requests() {
 }
 
 #[test]
-fn an_opaque_relay_passes_anything() {
+fn an_opaque_proxy_passes_anything() {
     let server = RedisServer::start().unwrap();
-    let relay = Relay::start_opaque(server.addr()).unwrap();
-    let mut client = Client::connect(relay.addr());
+    let proxy = Proxy::start_opaque(server.addr()).unwrap();
+    let mut client = Client::connect(proxy.addr());
     client.0.write_all(b"*x\r\n").unwrap();
     assert!(client.line().unwrap().starts_with("-ERR Protocol error"));
-    let mut client = Client::connect(relay.addr());
-    relay.black_hole();
+    let mut client = Client::connect(proxy.addr());
+    proxy.black_hole();
     client.send("INCR a");
     client.assert_silent();
-    relay.heal();
+    proxy.heal();
     assert_eq!(client.line().unwrap(), ":1");
 }
 
 #[test]
-fn a_dropped_relay_closes_everything() {
-    let (_server, relay) = pair();
-    let addr = relay.addr();
-    let held = relay.when(Request::any()).hold_request();
+fn a_dropped_proxy_closes_everything() {
+    let (_server, proxy) = pair();
+    let addr = proxy.addr();
+    let held = proxy.when(Request::any()).hold_request();
     let mut client = Client::connect(addr);
     client.send("INCR a");
     until_seen(&held);
-    drop(relay);
+    drop(proxy);
     client.assert_cut();
     assert_eq!(TcpStream::connect(addr).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]
 async fn it_goes_on_while_the_runtime_of_the_test_is_blocked() {
-    let (_server, relay) = pair();
-    let held = relay.when(Request::any()).hold_request();
-    let mut client = Client::connect(relay.addr());
+    let (_server, proxy) = pair();
+    let held = proxy.when(Request::any()).hold_request();
+    let mut client = Client::connect(proxy.addr());
     client.send("INCR a");
     held.seen().await;
     held.release();
