@@ -1,7 +1,21 @@
 //! What happened to a lock, and whether it was right: a recorder and its checks.
 //!
 //! A [`History`] is a list of [`Event`]s by one clock. Each [`Observable`] is one way in which a lock can be seen to break;
-//! [`Observable::find`] looks for it in the events, wherever they come from.
+//! [`Observable::find`] looks for it in the events, wherever they come from:
+//!
+//! | observable | what it sees |
+//! | --- | --- |
+//! | [`RawOverlap`](Observable::RawOverlap) | two who held at once |
+//! | [`InLeaseOverlap`](Observable::InLeaseOverlap) | two who held at once, both within their leases |
+//! | [`TokenRegression`](Observable::TokenRegression) | a later grant without a greater fencing token |
+//! | [`LostUpdate`](Observable::LostUpdate) | a write that undid another's, unseen |
+//! | [`StaleWriteAccepted`](Observable::StaleWriteAccepted) | a former holder's write after a later holder's |
+//! | [`Stuck`](Observable::Stuck) | a lock that nobody can get |
+//! | [`Stolen`](Observable::Stolen) | a lock that was gone before its lease was over |
+//! | [`LostWakeup`](Observable::LostWakeup) | a waiter who slept on although the lock was free |
+//! | [`CountCorruption`](Observable::CountCorruption) | a count of holds in the store that is not that of its holders |
+//! | [`UnjustifiedBusy`](Observable::UnjustifiedBusy) | a "busy" for a lock that nobody had or wanted |
+//! | [`DishonestOutcome`](Observable::DishonestOutcome) | an answer that was not so |
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,49 +37,118 @@
 //! assert_eq!(Observable::InLeaseOverlap.find(&events).len(), 1);
 //! assert!(Observable::TokenRegression.find(&events).is_empty());
 //! ```
+//!
+//! # Several processes
+//!
+//! Each process records what it does in a history of its own, on a clock that is the same for all, and tells it at once, so
+//! that it has told all when it is killed. One process takes in what the others tell:
+//!
+//! ```
+//! use std::io::BufRead;
+//!
+//! use lock_testkit::history::{History, Observable, read_jsonl, write_jsonl};
+//!
+//! # fn lab_ns() -> u64 { 7 }
+//! # fn main() -> std::io::Result<()> {
+//! # let (from_the_child, mut to_the_parent) = std::io::pipe()?;
+//! // The child; its pipe is its standard output.
+//! let history = History::on(lab_ns);
+//! history.listen(move |event| {
+//!     // Nobody is left to tell if the parent is gone.
+//!     let _ = write_jsonl([event], &mut to_the_parent);
+//! });
+//! history.actor("a").acquiring("orders/42").busy();
+//! # drop(history);
+//!
+//! // The parent. The last line of a process that was killed may lack its end.
+//! let history = History::on(lab_ns);
+//! for line in std::io::BufReader::new(from_the_child).lines() {
+//!     read_jsonl(line?.as_bytes())?.into_iter().for_each(|event| history.absorb(event));
+//! }
+//! history.ended("a");
+//! assert_eq!(Observable::UnjustifiedBusy.find(&history.events()).len(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
+mod actor;
+mod busy;
+mod claims;
+mod count;
 mod counter;
 mod event;
-mod holds;
+mod furthest;
 mod observable;
 mod outcome;
 mod overlap;
 mod token;
+mod wake_up;
 mod write;
 
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Effect, FencingToken, Moment, Release};
+use lock_core::Moment;
 use nix::time::ClockId;
 
+pub use self::actor::{Actor, Attempt, Hold, Probe};
 pub use self::counter::GuardedCounter;
 pub use self::event::{Event, Op, Phase, read_jsonl, write_jsonl};
 pub use self::observable::{Observable, Violation};
 
 /// A list of events by one clock, to which many tasks and threads write. Clones share one list.
 ///
-/// The clock is `CLOCK_BOOTTIME`, the same for all processes of one machine; under tokio's paused time it is moved as
-/// that is. An event takes about 130 bytes, and none is forgotten.
-#[derive(Clone, Debug)]
+/// An event takes about 150 bytes, and none is forgotten.
+#[derive(Clone)]
 pub struct History(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
-    /// One instant, by both clocks.
-    start: (Moment, u64),
+    clock: Box<dyn Fn() -> u64 + Send + Sync>,
     next_hold: AtomicU64,
-    events: Mutex<Vec<Event>>,
+    log: Mutex<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    events: Vec<Event>,
+    listener: Option<Box<dyn FnMut(&Event) + Send>>,
 }
 
 impl History {
-    /// An empty history.
+    /// An empty history on `CLOCK_BOOTTIME`, which is the same for all processes of one machine and counts suspend. Under
+    /// tokio's paused time it is moved as that is.
     #[must_use]
     pub fn new() -> Self {
-        // Random above, so that the holds of several processes do not meet.
-        let next_hold = AtomicU64::new(u64::from(fastrand::u32(..)) << 32);
-        Self(Arc::new(Inner { start: same_instant(), next_hold, events: Mutex::default() }))
+        let (start, start_ns) = same_instant();
+        Self::on(move || start_ns.saturating_add(nanos(Moment::now().saturating_duration_since(start))))
+    }
+
+    /// An empty history on this clock: nanoseconds since any instant, which never step back. It must be the same clock for
+    /// all whose events are put together.
+    #[must_use]
+    pub fn on(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        // Random above, so that the holds of several processes do not meet. From the system, because two processes that
+        // start together must not draw the same.
+        let next_hold = AtomicU64::new(RandomState::new().hash_one(0) << 32);
+        Self(Arc::new(Inner { clock: Box::new(clock), next_hold, log: Mutex::default() }))
+    }
+
+    /// Has each event that is recorded or absorbed from now on told to `listener`, in order and before the recording call
+    /// returns. There is one listener; another replaces it.
+    ///
+    /// It is called while the list is locked: it must not use this history, and while it blocks, so does everybody who
+    /// records.
+    pub fn listen(&self, listener: impl FnMut(&Event) + Send + 'static) {
+        self.log().listener = Some(Box::new(listener));
+    }
+
+    /// Takes in an event that another history recorded on the same clock. Events may come in any order.
+    pub fn absorb(&self, event: Event) {
+        self.log().push(event);
     }
 
     /// Somebody who acts, by a name that is nobody else's.
@@ -74,10 +157,12 @@ impl History {
         Actor { history: self.clone(), name: name.into() }
     }
 
-    /// The events until now, in order.
+    /// The events until now, in the order of their times.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
-        self.lock().clone()
+        let mut events = self.log().events.clone();
+        events.sort_by_key(|event| event.t_ns);
+        events
     }
 
     /// Says that nobody acts any more under this name, such as a process that was killed: its holds end here.
@@ -90,37 +175,50 @@ impl History {
         self.record(&actor.into(), &key.into(), Op::Inspect, Phase::Ok, |_| {});
     }
 
-    /// A moment as the events count it.
-    fn nanos(&self, moment: Moment) -> u64 {
-        let (start, start_ns) = self.0.start;
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let after = nanos(moment.saturating_duration_since(start));
-        let before = nanos(start.saturating_duration_since(moment));
-        start_ns.saturating_add(after).saturating_sub(before)
+    /// Says that the store counts `count` holds of `owner` on `key` now; the owner of an acquisition that named none is its
+    /// actor. To be called when the owner neither acquires nor releases.
+    pub fn found_count(&self, key: impl Into<Arc<str>>, owner: impl Into<Arc<str>>, count: u64) {
+        self.record(&Arc::from(""), &key.into(), Op::Count, Phase::Ok, |event| {
+            event.owner = Some(owner.into());
+            event.value = Some(count);
+        });
+    }
+
+    /// Says that nobody holds `key` in the store now, and that no request of an acquisition that has failed or whose actor
+    /// has ended can still take it.
+    pub fn found_free(&self, key: impl Into<Arc<str>>) {
+        self.record(&Arc::from(""), &key.into(), Op::Free, Phase::Ok, |_| {});
+    }
+
+    /// As [`found_free`](Self::found_free), and that `waiter`, an actor, is the only one who waits for `key` and must have it
+    /// within `bound`.
+    pub fn found_free_for(&self, key: impl Into<Arc<str>>, waiter: impl Into<Arc<str>>, bound: Duration) {
+        self.record(&waiter.into(), &key.into(), Op::Free, Phase::Ok, |event| event.must_be_by(bound));
     }
 
     fn record(&self, actor: &Arc<str>, key: &Arc<str>, op: Op, phase: Phase, fill: impl FnOnce(&mut Event)) {
-        let mut event = Event {
-            t_ns: 0,
-            actor: Arc::clone(actor),
-            key: Arc::clone(key),
-            op,
-            phase,
-            hold: None,
-            owner: None,
-            token: None,
-            deadline_ns: None,
-            value: None,
-        };
-        fill(&mut event);
-        let mut events = self.lock();
+        let mut log = self.log();
         // Read under the lock, so that the list is in the order of the clock.
-        event.t_ns = self.nanos(Moment::now());
-        events.push(event);
+        let mut event = Event::new((self.0.clock)(), actor, key, op, phase);
+        fill(&mut event);
+        log.push(event);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.0.events.lock().unwrap_or_else(PoisonError::into_inner)
+    fn next_hold(&self) -> u64 {
+        self.0.next_hold.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    fn push(&mut self, event: Event) {
+        if let Some(listener) = &mut self.listener {
+            listener(&event);
+        }
+        self.events.push(event);
     }
 }
 
@@ -130,167 +228,14 @@ impl Default for History {
     }
 }
 
-/// Somebody who acts and writes it down.
-#[derive(Clone, Debug)]
-pub struct Actor {
-    history: History,
-    name: Arc<str>,
-}
-
-impl Actor {
-    /// It begins to acquire `key`. To be called before the request is sent.
-    pub fn acquiring(&self, key: impl Into<Arc<str>>) -> Attempt {
-        self.attempt(key.into(), None)
-    }
-
-    /// It begins to acquire `key` for an owner who may hold it more than once.
-    pub fn acquiring_for(&self, key: impl Into<Arc<str>>, owner: impl Into<Arc<str>>) -> Attempt {
-        self.attempt(key.into(), Some(owner.into()))
-    }
-
-    /// A fresh client begins to acquire `key`, which must succeed within `bound`.
-    pub fn probing(&self, key: impl Into<Arc<str>>, bound: Duration) -> Probe {
-        let probe = Probe { actor: self.clone(), key: key.into() };
-        let deadline = Moment::now().saturating_add(bound);
-        let deadline = Some(self.history.nanos(deadline));
-        self.record(&probe.key, Op::Probe, Phase::Invoke, |event| event.deadline_ns = deadline);
-        probe
-    }
-
-    /// It has read `value` from the guarded resource.
-    pub fn read(&self, resource: impl Into<Arc<str>>, value: u64) {
-        self.record(&resource.into(), Op::Read, Phase::Ok, |event| event.value = Some(value));
-    }
-
-    /// It has written `value` to the guarded resource.
-    pub fn wrote(&self, resource: impl Into<Arc<str>>, value: u64) {
-        self.record(&resource.into(), Op::Write, Phase::Ok, |event| event.value = Some(value));
-    }
-
-    /// It has written to a resource that checks fencing tokens, which accepted or refused it.
-    pub fn wrote_fenced(&self, resource: impl Into<Arc<str>>, token: FencingToken, accepted: bool) {
-        let phase = if accepted { Phase::Ok } else { Phase::Fail };
-        self.record(&resource.into(), Op::Write, phase, |event| event.token = Some(token.value()));
-    }
-
-    fn attempt(&self, key: Arc<str>, owner: Option<Arc<str>>) -> Attempt {
-        let hold = self.history.0.next_hold.fetch_add(1, Ordering::Relaxed);
-        let hold = Hold { actor: self.clone(), key, owner, number: hold };
-        hold.record(Op::Acquire, Phase::Invoke, |_| {});
-        Attempt(hold)
-    }
-
-    fn record(&self, key: &Arc<str>, op: Op, phase: Phase, fill: impl FnOnce(&mut Event)) {
-        self.history.record(&self.name, key, op, phase, fill);
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("History").field("events", &self.log().events.len()).finish_non_exhaustive()
     }
 }
 
-/// An acquisition that has begun. One that gets no answer, because its actor was killed, is just dropped.
-#[derive(Debug)]
-#[must_use = "its outcome is to be recorded"]
-pub struct Attempt(Hold);
-
-impl Attempt {
-    /// It was granted, and lets its holder act until `deadline`. To be called as soon as the answer is here.
-    pub fn granted(self, token: Option<FencingToken>, deadline: Moment) -> Hold {
-        let deadline = self.0.actor.history.nanos(deadline);
-        self.0.record(Op::Acquire, Phase::Ok, |event| {
-            event.token = token.map(FencingToken::value);
-            event.deadline_ns = Some(deadline);
-        });
-        self.0
-    }
-
-    /// Somebody else holds the lock.
-    pub fn busy(self) {
-        self.0.record(Op::Acquire, Phase::Busy, |_| {});
-    }
-
-    /// It failed, with this effect.
-    pub fn failed(self, effect: Effect) {
-        self.0.record(Op::Acquire, failure(effect), |_| {});
-    }
-}
-
-/// A lock that is held, until its holder gives it back or stops.
-#[derive(Debug)]
-pub struct Hold {
-    actor: Actor,
-    key: Arc<str>,
-    owner: Option<Arc<str>>,
-    number: u64,
-}
-
-impl Hold {
-    /// The lease was renewed or extended: its holder may act until `deadline`.
-    pub fn renewed(&self, deadline: Moment) {
-        let deadline = self.actor.history.nanos(deadline);
-        self.record(Op::Renew, Phase::Ok, |event| event.deadline_ns = Some(deadline));
-    }
-
-    /// The store has answered a renewal that the lock is not ours.
-    pub fn renewal_lost(&self) {
-        self.record(Op::Renew, Phase::NotHeld, |_| {});
-    }
-
-    /// The holder has ceased to act, without giving the lock back: it has noticed a loss.
-    pub fn stopped(&self) {
-        self.record(Op::Stop, Phase::Ok, |_| {});
-    }
-
-    /// The holder ceases to act and begins to give the lock back. To be called before the request is sent.
-    pub fn releasing(&self) {
-        self.record(Op::Release, Phase::Invoke, |_| {});
-    }
-
-    /// What the release has answered.
-    pub fn released(&self, answer: Release) {
-        let phase = match answer {
-            Release::Released => Phase::Ok,
-            Release::NotHeld => Phase::NotHeld,
-        };
-        self.record(Op::Release, phase, |_| {});
-    }
-
-    /// The release failed, with this effect.
-    pub fn release_failed(&self, effect: Effect) {
-        self.record(Op::Release, failure(effect), |_| {});
-    }
-
-    fn record(&self, op: Op, phase: Phase, fill: impl FnOnce(&mut Event)) {
-        self.actor.record(&self.key, op, phase, |event| {
-            event.hold = Some(self.number);
-            event.owner.clone_from(&self.owner);
-            fill(event);
-        });
-    }
-}
-
-/// A fresh client that tries to get a lock which must be free by now.
-#[derive(Debug)]
-#[must_use = "its outcome is to be recorded"]
-pub struct Probe {
-    actor: Actor,
-    key: Arc<str>,
-}
-
-impl Probe {
-    /// It got the lock.
-    pub fn succeeded(self) {
-        self.actor.record(&self.key, Op::Probe, Phase::Ok, |_| {});
-    }
-
-    /// It did not get the lock.
-    pub fn gave_up(self) {
-        self.actor.record(&self.key, Op::Probe, Phase::Busy, |_| {});
-    }
-}
-
-const fn failure(effect: Effect) -> Phase {
-    match effect {
-        Effect::None => Phase::Fail,
-        Effect::Unknown => Phase::Unknown,
-    }
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// One instant by both clocks: the best of ten readings, because a task may be put aside between two.

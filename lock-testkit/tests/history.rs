@@ -190,7 +190,7 @@ fn a_fenced_resource_must_not_accept_an_older_token() {
     let third = |phase: &str| {
         format!("10 a write ok token=1\n20 b write ok token=2\n21 b write ok token=2\n30 a write {phase} token=1")
     };
-    assert_eq!(times(Observable::StaleWriteAccepted, &third("ok")), [[21, 30]]);
+    assert_eq!(times(Observable::StaleWriteAccepted, &third("ok")), [[20, 30]]);
     assert_good(Observable::StaleWriteAccepted, &third("fail"));
 }
 

@@ -1,7 +1,11 @@
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
+use lock_core::Moment;
 use serde::{Deserialize, Serialize};
+
+use super::nanos;
 
 /// One thing that happened, as a line of JSON: `{"t_ns":1200,"actor":"a","key":"k","op":"acquire","phase":"ok","hold":7}`.
 ///
@@ -10,8 +14,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
-    /// When: nanoseconds since the machine was started, suspend included (`CLOCK_BOOTTIME`), so the histories of several
-    /// processes of one machine can be put together.
+    /// When, in nanoseconds by the history's clock: unless it was made on another, since the machine was started, suspend
+    /// included (`CLOCK_BOOTTIME`).
     pub t_ns: u64,
     /// Who.
     pub actor: Arc<str>,
@@ -30,12 +34,46 @@ pub struct Event {
     /// The fencing token of a grant, or the one that a write brought.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
-    /// Until when the grant or the renewal lets its holder act; for a probe, until when it must have succeeded.
+    /// Until when the grant or the renewal lets its holder act, or its holder believes to; for a probe or a waiter, until
+    /// when it must have succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<u64>,
-    /// What was read or written.
+    /// What was read, written or counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
+    /// Which of the writes that a resource accepted this one was, by the resource's own count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+}
+
+impl Event {
+    pub(super) fn new(t_ns: u64, actor: &Arc<str>, key: &Arc<str>, op: Op, phase: Phase) -> Self {
+        Self {
+            t_ns,
+            actor: Arc::clone(actor),
+            key: Arc::clone(key),
+            op,
+            phase,
+            hold: None,
+            owner: None,
+            token: None,
+            deadline_ns: None,
+            value: None,
+            position: None,
+        }
+    }
+
+    /// Takes over what is left of a deadline on the process's own clock, which may disagree with the history's.
+    ///
+    /// The event's time was read before. If the process was stopped in between, the deadline comes out early, and nobody is
+    /// accused wrongly.
+    pub(super) fn lasts_until(&mut self, deadline: Moment) {
+        self.must_be_by(deadline.remaining());
+    }
+
+    pub(super) fn must_be_by(&mut self, bound: Duration) {
+        self.deadline_ns = Some(self.t_ns.saturating_add(nanos(bound)));
+    }
 }
 
 /// What was done.
@@ -47,6 +85,8 @@ pub enum Op {
     Acquire,
     /// Renewing or extending its lease.
     Renew,
+    /// Looking whether the lock is still believed to be held, and finding that it is.
+    Affirm,
     /// Giving it back.
     Release,
     /// Ceasing to act without giving back: the holder has noticed a loss, or the actor has ended.
@@ -55,6 +95,10 @@ pub enum Op {
     Probe,
     /// Looking into the store: the actor is the one that it names as the holder.
     Inspect,
+    /// Looking into the store: it counts so many holds of the owner.
+    Count,
+    /// Looking into the store: nobody holds the lock. With a deadline, the actor is its only waiter and must have it by then.
+    Free,
     /// Reading the guarded resource.
     Read,
     /// Writing the guarded resource.

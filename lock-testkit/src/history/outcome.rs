@@ -1,7 +1,8 @@
 use std::collections::{HashMap, HashSet};
 
+use super::claims::{Hold, by_key, holds};
 use super::event::{Event, Op, Phase};
-use super::holds::{Hold, by_key, holds};
+use super::furthest::Furthest;
 use super::observable::ShownBy;
 
 /// Probes that did not succeed by their deadline.
@@ -11,7 +12,8 @@ pub(super) fn stuck<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
     for &event in events.iter().filter(|event| event.op == Op::Probe) {
         let probe = (&*event.key, &*event.actor);
         if event.phase == Phase::Invoke {
-            open.insert(probe, event);
+            // Of one client that probes twice at once, each probe counts.
+            found.extend(open.insert(probe, event).map(|unanswered| vec![unanswered]));
         } else if let Some(invoked) = open.remove(&probe) {
             let in_time = invoked.deadline_ns.is_none_or(|deadline| event.t_ns <= deadline);
             if event.phase != Phase::Ok || !in_time {
@@ -28,12 +30,10 @@ pub(super) fn stuck<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
 pub(super) fn stolen<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
     let mut found = Vec::new();
     for hold in holds(events) {
-        // A renewal that was under way with the holder's own release may well find nothing.
-        let renewal = hold.renewals.iter().find(|renewal| renewal.phase == Phase::NotHeld);
-        let renewal = renewal.filter(|renewal| renewal.t_ns < hold.ceased_ns());
         // A release whose first reply was lost may find its own work.
-        let release = hold.answers.first().filter(|answer| answer.phase == Phase::NotHeld);
-        if let Some(&answer) = renewal.or(release)
+        let release = hold.claim.releases.iter().copied().find(|answer| answer.phase != Phase::Fail);
+        let release = release.filter(|answer| answer.phase == Phase::NotHeld);
+        if let Some(answer) = hold.claim.loss().or(release)
             && answer.t_ns < hold.deadline_at(answer.t_ns)
         {
             found.push(vec![hold.granted, answer]);
@@ -46,8 +46,7 @@ pub(super) fn stolen<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
 pub(super) fn dishonest<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
     let holds = holds(events);
     let mut found = Vec::new();
-    for key in by_key(&holds) {
-        let key: Vec<&Hold<'a>> = key.into_iter().map(|at| &holds[at]).collect();
+    for key in by_key(&holds, |hold| &hold.granted.key) {
         found.extend(released_again(&key));
         found.extend(released_what_was_anothers(&key));
     }
@@ -60,11 +59,8 @@ pub(super) fn dishonest<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
 fn released_again<'a>(key: &[&Hold<'a>]) -> Vec<ShownBy<'a>> {
     let mut found = Vec::new();
     for hold in key {
-        let lost = hold.renewals.iter().find(|renewal| renewal.phase == Phase::NotHeld);
-        // The answer of a renewal that was sent before the release may come after it.
-        let lost = lost.filter(|renewal| renewal.t_ns < hold.ceased_ns());
-        let mut gone = lost.copied();
-        for answer in &hold.answers {
+        let mut gone = hold.claim.loss();
+        for answer in &hold.claim.releases {
             match (gone, answer.phase) {
                 (Some(before), Phase::Ok) => found.push(vec![hold.granted, before, answer]),
                 (None, Phase::Ok | Phase::NotHeld) => gone = Some(answer),
@@ -77,22 +73,24 @@ fn released_again<'a>(key: &[&Hold<'a>]) -> Vec<ShownBy<'a>> {
 
 /// "Released" by a holder past his deadline, while another held the lock from before the release until after it.
 fn released_what_was_anothers<'a>(key: &[&Hold<'a>]) -> Vec<ShownBy<'a>> {
-    let end_of = |hold: &Hold<'_>| hold.ceased_ns().min(hold.deadline_at(hold.ceased_ns()));
-    // Of the first n holds, the one that ends last.
-    let mut last: Vec<&Hold<'a>> = Vec::with_capacity(key.len());
-    for hold in key {
-        let before = last.last().copied().filter(|before| end_of(before) >= end_of(hold));
-        last.push(before.unwrap_or(hold));
-    }
+    let released = |hold: &&'_ Hold<'a>| hold.claim.releases.iter().copied().find(|answer| answer.phase == Phase::Ok);
+    let mut releases: Vec<_> = key.iter().filter_map(|hold| Some((hold, released(hold)?))).collect();
+    releases.sort_by_key(|(hold, _)| hold.claim.ceased_ns());
+
     let mut found = Vec::new();
-    for hold in key {
-        let Some(released) = hold.answers.iter().find(|answer| answer.phase == Phase::Ok) else { continue };
-        let asked_at = hold.ceased_ns();
-        let granted_before = key.partition_point(|other| other.granted.t_ns < asked_at);
-        let Some(other) = granted_before.checked_sub(1).map(|at| last[at]) else { continue };
-        let expired = hold.deadline_at(asked_at) < asked_at;
-        if expired && end_of(other) > released.t_ns && !other.is_of_same_owner_as(hold) {
-            let mut shown_by = vec![hold.granted, other.granted, *released];
+    let mut before = Furthest::new();
+    let mut holds = key.iter().peekable();
+    for (hold, released) in releases {
+        let asked_at = hold.claim.ceased_ns();
+        while let Some(other) = holds.next_if(|other| other.granted.t_ns < asked_at) {
+            let ceased = other.claim.ceased_ns();
+            before.put(ceased.min(other.deadline_at(ceased)), other.claim.owner(), other);
+        }
+        if hold.deadline_at(asked_at) < asked_at
+            && let Some((other_end, other)) = before.besides(hold.claim.owner())
+            && other_end > released.t_ns
+        {
+            let mut shown_by = vec![hold.granted, other.granted, released];
             shown_by.sort_by_key(|event| event.t_ns);
             found.push(shown_by);
         }
@@ -110,9 +108,14 @@ fn held_what_was_refused_or_released<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a
         not: Option<&'a Event>,
     }
     let mut found = Vec::new();
-    let mut told: HashMap<(&str, &str), Told<'a>> = HashMap::new();
+    let is_inspected = |event: &&&'a Event| event.op == Op::Inspect;
+    let mut told: HashMap<(&str, &str), Told<'a>> =
+        events.iter().filter(is_inspected).map(|event| ((&*event.key, &*event.actor), Told::default())).collect();
+    if told.is_empty() {
+        return found;
+    }
     for &event in events {
-        let told = told.entry((&event.key, &event.actor)).or_default();
+        let Some(told) = told.get_mut(&(&*event.key, &*event.actor)) else { continue };
         match (event.op, event.phase, event.hold) {
             (Op::Acquire, Phase::Invoke | Phase::Ok, Some(hold)) => {
                 told.maybe.insert(hold);

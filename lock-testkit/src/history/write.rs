@@ -1,6 +1,8 @@
 use std::collections::HashMap;
 
+use super::claims::{by_key, holds};
 use super::event::{Event, Op, Phase};
+use super::furthest::Furthest;
 use super::observable::ShownBy;
 
 /// Writes that followed a read by the same actor, with another's write in between: that one is lost.
@@ -30,19 +32,40 @@ pub(super) fn lost_updates<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
     found
 }
 
-/// Writes that were accepted with an older token than one that had been accepted before.
+/// Writes that a resource accepted after one with a newer token; or, where not all writes bear a token, after one by a later
+/// holder.
+///
+/// The order of the writes is the resource's own where all bear it, else that of their events.
 pub(super) fn stale_writes<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
+    let is_judged = |event: &&'a Event| {
+        (event.op, event.phase) == (Op::Write, Phase::Ok) && (event.token.is_some() || event.hold.is_some())
+    };
+    let writes: Vec<&Event> = events.iter().copied().filter(is_judged).collect();
+    let mut grants: HashMap<u64, &Event> = HashMap::new();
+    if writes.iter().any(|write| write.token.is_none()) {
+        grants = holds(events).into_iter().filter_map(|hold| Some((hold.granted.hold?, hold.granted))).collect();
+    }
     let mut found = Vec::new();
-    let mut newest: HashMap<&str, &'a Event> = HashMap::new();
-    for &event in events {
-        if (event.op, event.phase) != (Op::Write, Phase::Ok) || event.token.is_none() {
-            continue;
+    for mut writes in by_key(&writes, |write| &write.key) {
+        if writes.iter().all(|write| write.position.is_some()) {
+            writes.sort_by_key(|write| write.position);
         }
-        match newest.get(&*event.key) {
-            Some(newer) if newer.token > event.token => found.push(vec![*newer, event]),
-            _ => {
-                newest.insert(&event.key, event);
+        let has_tokens = writes.iter().all(|write| write.token.is_some());
+        let mut newest = Furthest::new();
+        for &write in writes {
+            let grant = write.hold.and_then(|hold| grants.get(&hold));
+            let (age, owner) = if has_tokens {
+                (write.token, None)
+            } else {
+                (grant.map(|grant| grant.t_ns), grant.and_then(|grant| grant.owner.as_deref()))
+            };
+            let Some(age) = age else { continue };
+            if let Some((newer_age, newer)) = newest.besides(owner)
+                && newer_age > age
+            {
+                found.push(vec![newer, write]);
             }
+            newest.put(age, owner, write);
         }
     }
     found
