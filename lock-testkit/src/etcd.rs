@@ -1,6 +1,6 @@
 mod gateway;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -61,7 +61,7 @@ impl EtcdCluster {
 
     /// A cluster with options.
     pub fn builder() -> EtcdClusterBuilder {
-        EtcdClusterBuilder { members: 1, timing: Some((50, 250)), flags: Vec::new() }
+        EtcdClusterBuilder { members: 1, timing: Some((50, 250)), flags: Vec::new(), environment: Vec::new() }
     }
 
     /// The members, in no order of rank.
@@ -140,6 +140,7 @@ pub struct EtcdClusterBuilder {
     /// Heartbeat and election, in milliseconds.
     timing: Option<(u32, u32)>,
     flags: Vec<String>,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl EtcdClusterBuilder {
@@ -158,6 +159,13 @@ impl EtcdClusterBuilder {
     /// Adds a flag for every member, such as `("quota-backend-bytes", "16777216")`.
     pub fn flag(mut self, name: &str, value: &str) -> Self {
         self.flags.push(format!("--{name}={value}"));
+        self
+    }
+
+    /// Sets a variable of every member's environment, beside those of this process; each
+    /// [`restart`](EtcdMember::restart) sets it again.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
@@ -216,6 +224,7 @@ impl EtcdClusterBuilder {
                 process: Mutex::new(None),
                 program: program.to_owned(),
                 arguments,
+                environment: self.environment.clone(),
                 log: folder.join(format!("m{place}.log")),
                 client,
                 _peer: peer,
@@ -230,6 +239,7 @@ pub struct EtcdMember {
     process: Mutex<Option<Process>>,
     program: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(OsString, OsString)>,
     log: PathBuf,
     client: Port,
     _peer: Port,
@@ -305,6 +315,7 @@ impl EtcdMember {
         let mut command = Process::command(&self.program);
         command
             .args(&self.arguments)
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log));

@@ -4,7 +4,7 @@ mod monitor;
 mod nodes;
 mod sentinel;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -58,8 +58,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 pub struct RedisServer {
     // Before the folder, so that it has ended when the folder goes.
     process: Mutex<Process>,
-    program: PathBuf,
-    role: Role,
+    program: Program,
     folder: TempDir,
     port: Port,
     tls_port: Option<Port>,
@@ -178,7 +177,7 @@ impl RedisServer {
     pub fn restart(&self) -> io::Result<()> {
         let mut process = self.process();
         process.kill()?;
-        *process = run(&self.program, self.role, self.folder.path(), &self.door)?;
+        *process = run(&self.program, self.folder.path(), &self.door)?;
         Ok(())
     }
 
@@ -242,10 +241,18 @@ impl fmt::Debug for RedisServer {
 #[must_use = "a builder starts nothing until `start` is called"]
 pub struct RedisServerBuilder {
     role: Role,
+    environment: Vec<(OsString, OsString)>,
     config: String,
     password: Option<String>,
     tls: Option<Tls>,
     cluster_port: Option<Arc<Port>>,
+}
+
+/// What is run.
+struct Program {
+    path: PathBuf,
+    role: Role,
+    environment: Vec<(OsString, OsString)>,
 }
 
 /// What the program is started as.
@@ -298,6 +305,13 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Sets a variable of the server's environment, beside those of this process; each [`restart`](RedisServer::restart)
+    /// sets it again.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
     /// Lets it talk to the other nodes of a cluster on this port.
     fn cluster_port(mut self, port: Port) -> Self {
         self.cluster_port = Some(Arc::new(port));
@@ -318,7 +332,8 @@ impl RedisServerBuilder {
     pub fn start(self) -> io::Result<RedisServer> {
         const PORTS_TRIED: usize = 20;
 
-        let program = find_program(env::var_os(VARIABLE), env::var_os("PATH"))?;
+        let path = find_program(env::var_os(VARIABLE), env::var_os("PATH"))?;
+        let program = Program { path, role: self.role, environment: self.environment.clone() };
         let folder = tempfile::Builder::new().prefix("hasp-redis-").tempdir()?;
         let door = Arc::new(Door::new(folder.path().join("redis.sock")));
         if let Some(Tls { certificate, key }) = &self.tls {
@@ -331,14 +346,13 @@ impl RedisServerBuilder {
             let port = Port::free()?;
             let tls_port = self.tls.as_ref().map(|_| Port::free()).transpose()?;
             fs::write(config_path(folder.path()), self.config_file(&port, tls_port.as_ref(), &door))?;
-            match run(&program, self.role, folder.path(), &door) {
+            match run(&program, folder.path(), &door) {
                 Ok(process) => {
-                    let Self { role, password, cluster_port, .. } = self;
+                    let Self { password, cluster_port, .. } = self;
                     let process = Mutex::new(process);
                     return Ok(RedisServer {
                         process,
                         program,
-                        role,
                         folder,
                         port,
                         tls_port,
@@ -405,10 +419,10 @@ fn start_all(builders: Vec<RedisServerBuilder>) -> io::Result<Vec<RedisServer>> 
 }
 
 /// Starts the program in its folder and waits until it answers PING. A port that is taken is `AddrInUse`.
-fn run(program: &Path, role: Role, folder: &Path, door: &Door) -> io::Result<Process> {
+fn run(program: &Program, folder: &Path, door: &Door) -> io::Result<Process> {
     let log = OpenOptions::new().create(true).append(true).open(log_path(folder))?;
     let logged_before = log.metadata()?.len();
-    let process = spawn(program, role, folder, log)?;
+    let process = spawn(program, folder, log)?;
     door.start_counting_anew();
     let limit = Moment::now().saturating_add(START_LIMIT);
     loop {
@@ -428,19 +442,24 @@ fn run(program: &Path, role: Role, folder: &Path, door: &Door) -> io::Result<Pro
                 io::ErrorKind::TimedOut
             };
             let what = if ended { "ended at once".into() } else { format!("does not answer: {answer:?}") };
-            return Err(io::Error::new(kind, format!("{} {what}; its log:\n{log}", program.display())));
+            return Err(io::Error::new(kind, format!("{} {what}; its log:\n{log}", program.path.display())));
         }
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-fn spawn(program: &Path, role: Role, folder: &Path, log: File) -> io::Result<Process> {
-    let mut command = Process::command(program);
+fn spawn(program: &Program, folder: &Path, log: File) -> io::Result<Process> {
+    let mut command = Process::command(&program.path);
     command.arg(config_path(folder));
-    if let Role::Sentinel = role {
+    if let Role::Sentinel = program.role {
         command.arg("--sentinel");
     }
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
+    command
+        .envs(program.environment.iter().cloned())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(log.try_clone()?))
+        .stderr(Stdio::from(log));
     Process::spawn(command)
 }
 

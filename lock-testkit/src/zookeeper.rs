@@ -1,5 +1,6 @@
 mod member;
 
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -69,6 +70,7 @@ impl ZooKeeperEnsemble {
             tick: Duration::from_millis(200),
             config: String::new(),
             properties: Vec::new(),
+            environment: Vec::new(),
             links: false,
         }
     }
@@ -227,6 +229,7 @@ pub struct ZooKeeperEnsembleBuilder {
     tick: Duration,
     config: String,
     properties: Vec<String>,
+    environment: Vec<(OsString, OsString)>,
     links: bool,
 }
 
@@ -249,6 +252,13 @@ impl ZooKeeperEnsembleBuilder {
         self
     }
 
+    /// Sets a variable of every member's environment, beside those of this process; each
+    /// [`restart`](ZooKeeperEnsemble::restart) sets it again.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
     /// Lets the members reach each other through proxies, so that one can be [isolated](ZooKeeperEnsemble::isolate). Elections
     /// go past them.
     pub fn links(mut self) -> Self {
@@ -264,7 +274,7 @@ impl ZooKeeperEnsembleBuilder {
     pub fn start(self) -> io::Result<ZooKeeperEnsemble> {
         const TRIES: usize = 5;
 
-        let program = Program::find()?.with_properties(&self.properties);
+        let program = Program::find()?.with_properties(&self.properties).with_environment(&self.environment);
         let mut tries = 0;
         loop {
             tries += 1;

@@ -133,3 +133,16 @@ fn a_cluster_dies_with_its_killed_owner() {
     owner.wait().unwrap();
     until("the member has gone with its owner", || pids(&url).is_empty());
 }
+
+#[test]
+fn the_environment_of_a_member_outlives_a_restart() {
+    let cluster = EtcdCluster::builder().env("HASP_COLOUR", "green").start().unwrap();
+    let holds = || {
+        let [pid] = &pids(&cluster.member(0).url())[..] else { panic!("a cluster of one is one process") };
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+        environment.split(|byte| *byte == 0).any(|entry| entry == b"HASP_COLOUR=green")
+    };
+    assert!(holds());
+    cluster.member(0).restart().unwrap();
+    assert!(holds());
+}

@@ -204,3 +204,14 @@ fn a_server_that_refuses_its_configuration_tells_why() {
     let error = RedisServer::builder().config("no-such-option", "1").start().unwrap_err();
     assert!(error.to_string().contains("no-such-option"), "{error}");
 }
+
+#[test]
+fn its_environment_outlives_a_restart() {
+    // Redis writes over what /proc tells of its environment, but ld.so(8) says which library it cannot preload.
+    let server = RedisServer::builder().env("LD_PRELOAD", "/nowhere/green.so").start().unwrap();
+    let told = || server.log().unwrap().matches("'/nowhere/green.so' from LD_PRELOAD cannot be preloaded").count();
+    let at_first = told();
+    assert!(at_first > 0);
+    server.restart().unwrap();
+    assert_eq!(told(), 2 * at_first);
+}

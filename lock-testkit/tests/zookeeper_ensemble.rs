@@ -69,3 +69,13 @@ fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
     panic!("not within 30 s");
 }
+
+#[test]
+fn the_environment_of_a_member_outlives_a_restart() {
+    // The virtual machine says in its log that it takes options from this variable.
+    let ensemble = ZooKeeperEnsemble::builder(1).env("JAVA_TOOL_OPTIONS", "-Dhasp.colour=green").start().unwrap();
+    let told = || ensemble.log(0).unwrap().matches("-Dhasp.colour=green").count();
+    assert_eq!(told(), 1);
+    ensemble.restart(0).unwrap();
+    assert_eq!(told(), 2);
+}

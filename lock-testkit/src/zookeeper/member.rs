@@ -28,6 +28,7 @@ pub(super) struct Program {
     java: PathBuf,
     class_path: OsString,
     properties: Vec<String>,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl Program {
@@ -54,11 +55,16 @@ impl Program {
             .map(|folder| folder.join("java"))
             .find(|program| program.is_file())
             .ok_or_else(|| missing("there is no java on PATH; install Debian's `default-jre-headless`".into()))?;
-        Ok(Self { java, class_path, properties: Vec::new() })
+        Ok(Self { java, class_path, properties: Vec::new(), environment: Vec::new() })
     }
 
     pub(super) fn with_properties(mut self, properties: &[String]) -> Self {
         self.properties = properties.to_vec();
+        self
+    }
+
+    pub(super) fn with_environment(mut self, environment: &[(OsString, OsString)]) -> Self {
+        self.environment = environment.to_vec();
         self
     }
 }
@@ -158,6 +164,7 @@ fn run(program: &Program, folder: &Path) -> io::Result<Process> {
         .args(options.iter().map(OsStr::new).chain(iter::once(&*program.class_path)))
         .arg(main)
         .arg(config_path(folder))
+        .envs(program.environment.iter().cloned())
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::from(log.try_clone()?))
