@@ -4,7 +4,7 @@
 //! take `lock-bench bench`, where they take turns.
 
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
-use lock_bench::{Floor, FloorKind, Seat, Stores, Strategy};
+use lock_bench::{Floor, FloorKind, Stores, Strategy};
 use lock_memory::Memory;
 use tokio::runtime::{Builder, Runtime};
 
@@ -36,7 +36,7 @@ fn raw(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, stores: &Sto
 }
 
 fn locks(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, stores: &Stores, strategy: &Strategy) {
-    let seat = Seat::at(stores, &Memory::new());
+    let seat = strategy.seat(stores, &Memory::new()).unwrap();
     let locks = runtime.block_on(strategy.connect(&seat)).expect("a connection");
     let lock = locks.lock(KEY).expect("a valid name");
     group.bench_function(strategy.name(), |bencher| {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::{Size, Workload, bench};
-use crate::compare::{Effort, Only, compare, list};
+use crate::compare::{Agenda, Effort, compare, list};
+use crate::lab;
 use crate::report::wants_colours;
 use crate::{Failure, Progress, Strategy};
 
@@ -44,6 +45,12 @@ enum Command {
     Bench(BenchArgs),
     /// Lists the strategies, and the faults step by step.
     List,
+    /// A holder of locks in a process of its own, which the faults start for themselves.
+    #[command(name = "__contender", hide = true)]
+    Contender {
+        #[arg(long)]
+        current_thread: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -54,9 +61,12 @@ struct CompareArgs {
     /// The strategies to compare, as `a,b`; all, unless given.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     strategy: Vec<String>,
-    /// One half of the comparison; both, unless given.
-    #[arg(long)]
-    only: Option<Only>,
+    /// Plays faults instead of measuring: those of these numbers, as `S07,S19`, or the whole catalogue.
+    #[arg(long, value_delimiter = ',', value_name = "IDS", num_args = 0..)]
+    faults: Option<Vec<String>>,
+    /// Measures, and plays no faults.
+    #[arg(long, conflicts_with = "faults")]
+    only_workloads: bool,
     /// Short workloads, whose figures mean little. The faults are the same.
     #[arg(long)]
     quick: bool,
@@ -104,6 +114,10 @@ const UNAVAILABLE: u8 = 69;
 
 impl Command {
     fn run(self) -> Result<u8, Failure> {
+        if let Self::Contender { current_thread } = self {
+            lab::run_contender(current_thread)?;
+            return Ok(0);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         match self {
             Self::Compare(args) => runtime.block_on(args.run()),
@@ -112,6 +126,7 @@ impl Command {
                 Ok(0)
             }
             Self::Bench(args) => runtime.block_on(args.run()),
+            Self::Contender { .. } => unreachable!("it has a runtime of its own"),
         }
     }
 }
@@ -121,7 +136,13 @@ impl CompareArgs {
         let strategies = Strategy::named(&self.strategy)?;
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
         let mut progress = Progress::on_stderr();
-        let comparison = compare(&strategies, effort, self.only, &mut progress).await?;
+        let agenda = match &self.faults {
+            Some(ids) => Agenda::faults(ids)?,
+            None if self.only_workloads => Agenda::workloads(effort),
+            None => Agenda::usual(effort),
+        };
+        let program = std::env::current_exe()?;
+        let comparison = compare(&program, &strategies, &agenda, &mut progress).await?;
         drop(progress);
         print!("{}", comparison.to_text(wants_colours()));
         write(&self.json, &comparison.to_json()?)?;

@@ -1,18 +1,20 @@
 //! `lock-bench compare`: every strategy side by side, for speed and for what breaks it.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use lock_core::{Exclusion, Guarantees};
 use lock_memory::Memory;
 use serde::Serialize;
 
+use crate::matrix::{self, Cell as Played};
 use crate::measure::{Measured, Stopwatch, round};
 use crate::report::{Cell, Table, Tone, figure};
-use crate::scenario::{self, Expected, Observed, Outcome};
+use crate::scenario::{self, Expected, Observed, Scenario};
 use crate::workload::contended::{self, Contended};
 use crate::workload::{Entrant, Runs, throughput, uncontended};
-use crate::{Failure, FloorKind, Progress, Seat, Stores, Strategy};
+use crate::{Failure, FloorKind, Progress, Stores, Strategy, Unknown};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +50,46 @@ impl Effort {
     };
 }
 
-/// The half of a comparison that is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Only {
-    /// How fast each strategy is, and whether a guarded counter counts right.
-    Workloads,
-    /// What breaks each strategy.
-    Faults,
+/// What is compared.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Agenda {
+    /// How much is measured; nothing, if none.
+    pub workloads: Option<Effort>,
+    /// The scenarios to play, by their numbers.
+    pub faults: Vec<&'static str>,
+}
+
+impl Agenda {
+    /// The scenarios that show in a minute what the strategies differ in.
+    pub const TELLING: &[&str] = &["S07", "S07+f", "S18", "S19"];
+
+    /// The workloads, and the faults that tell most.
+    #[must_use]
+    pub fn usual(effort: Effort) -> Self {
+        Self { workloads: Some(effort), faults: Self::TELLING.to_vec() }
+    }
+
+    /// The workloads only.
+    #[must_use]
+    pub const fn workloads(effort: Effort) -> Self {
+        Self { workloads: Some(effort), faults: Vec::new() }
+    }
+
+    /// The faults of these numbers; all of them, if none is named.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of a number: the text lists those that there are.
+    pub fn faults(ids: &[String]) -> Result<Self, Unknown> {
+        let named =
+            ids.iter().map(|id| Scenario::find(id).map(|scenario| scenario.id).ok_or_else(|| Unknown::scenario(id)));
+        let mut faults = named.collect::<Result<Vec<_>, _>>()?;
+        if faults.is_empty() {
+            faults = scenario::all().map(|scenario| scenario.id).collect();
+        }
+        Ok(Self { workloads: None, faults })
+    }
 }
 
 /// What a comparison found.
@@ -100,6 +135,7 @@ struct Fault {
     because: &'static str,
     observed: &'static str,
     as_documented: bool,
+    took_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_made_because: Option<String>,
     /// What the history shows, with the events that show it.
@@ -114,71 +150,70 @@ struct Told {
     steps: &'static [&'static str],
 }
 
-/// Runs the strategies through workloads and faults on a Redis of its own.
+/// Runs the strategies through workloads and faults on servers of its own. `program` is this crate's program, which is
+/// started for each contender of a fault.
 ///
 /// # Errors
 ///
-/// If there is no Redis to run, or a workload could not be run. That something broke is no error but a finding.
+/// If a server cannot be run, or a workload could not be. That something broke is no error but a finding.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the server ends with the future.
+/// Cancel safe: the servers end with the future.
 pub async fn compare(
+    program: &Path,
     strategies: &[Strategy],
-    effort: Effort,
-    only: Option<Only>,
+    agenda: &Agenda,
     progress: &mut Progress,
 ) -> Result<Comparison, Failure> {
     let watch = Stopwatch::start();
-    let stores = Stores::start()?;
-    let (workloads, faults) = (only != Some(Only::Faults), only != Some(Only::Workloads));
-
-    let floors = [FloorKind::SetNx];
-    let entrants = Entrant::all(strategies, &floors);
-    if workloads {
-        let slices = effort.throughput.slices as usize * entrants.len();
-        progress.expect(effort.uncontended.repeats + slices + strategies.len());
-    }
-    if faults {
-        progress.expect(scenario::ALL.len() * strategies.len());
-    }
-
-    let mut speeds = Vec::new();
+    let scenarios: Vec<_> = agenda.faults.iter().filter_map(|id| Scenario::find(id)).collect();
     let mut compared: Vec<_> = strategies.iter().map(Compared::new).collect();
-    if workloads {
-        let alone = uncontended::run(&stores, &entrants, effort.uncontended, progress).await?;
-        let many = throughput::run(&stores, &entrants, effort.throughput, progress).await?;
-        speeds = (0..entrants.len()).map(|at| Speed::new(&entrants, at, &alone, &many)).collect();
-        let outcomes = contended::run(&stores, strategies, effort.contended, progress).await?;
-        for ((compared, strategy), outcome) in compared.iter_mut().zip(strategies).zip(outcomes) {
-            let guarantees = strategy.guarantees(&Seat::at(&stores, &Memory::new())).await?;
-            compared.contended_as_documented = Some(is_contention_as_documented(&guarantees, &outcome));
-            compared.contended = Some(outcome);
-        }
+    let mut floors = Vec::new();
+    if let Some(effort) = agenda.workloads {
+        floors = measure(strategies, &mut compared, effort, progress).await?;
     }
-    let strategy_speeds = speeds.split_off(speeds.len().min(floors.len()));
-    for (compared, speed) in compared.iter_mut().zip(strategy_speeds) {
-        compared.speed = Some(speed);
+    for cell in matrix::run(program, &scenarios, strategies, progress).await? {
+        let of = compared.iter_mut().find(|compared| compared.strategy == cell.strategy.name());
+        of.ok_or("a cell is of a strategy that was not asked for")?.faults.push(Fault::new(cell));
     }
-    if faults {
-        for scenario in &scenario::ALL {
-            for (compared, strategy) in compared.iter_mut().zip(strategies) {
-                progress.step(format_args!("{}: {}, {}", scenario.id, strategy.name(), scenario.title));
-                let outcome = scenario.run(&stores, strategy).await?;
-                compared.faults.push(Fault::new(scenario.id, outcome));
-            }
-        }
-    }
-    let scenarios = if faults { told() } else { Vec::new() };
     Ok(Comparison {
         version: env!("CARGO_PKG_VERSION"),
-        redis: redis_version(&stores)?,
+        redis: redis_version()?,
         took_s: round(watch.elapsed().as_secs_f64()),
         as_documented: compared.iter().all(Compared::is_as_documented),
-        floors: speeds,
+        floors,
         strategies: compared,
-        scenarios,
+        scenarios: scenarios.into_iter().map(Told::new).collect(),
     })
+}
+
+/// Runs the workloads: the floors' speeds; the others' go to their strategies.
+async fn measure(
+    strategies: &[Strategy],
+    compared: &mut [Compared],
+    effort: Effort,
+    progress: &mut Progress,
+) -> Result<Vec<Speed>, Failure> {
+    let stores = Stores::start()?;
+    let floors = [FloorKind::SetNx];
+    let entrants = Entrant::all(strategies, &floors);
+    let slices = effort.throughput.slices as usize * entrants.len();
+    progress.expect(effort.uncontended.repeats + slices + strategies.len());
+
+    let alone = uncontended::run(&stores, &entrants, effort.uncontended, progress).await?;
+    let many = throughput::run(&stores, &entrants, effort.throughput, progress).await?;
+    let mut speeds: Vec<_> = (0..entrants.len()).map(|at| Speed::new(&entrants, at, &alone, &many)).collect();
+    let outcomes = contended::run(&stores, strategies, effort.contended, progress).await?;
+    for ((compared, strategy), outcome) in compared.iter_mut().zip(strategies).zip(outcomes) {
+        let guarantees = strategy.guarantees(&strategy.seat(&stores, &Memory::new())?).await?;
+        compared.contended_as_documented = Some(is_contention_as_documented(&guarantees, &outcome));
+        compared.contended = Some(outcome);
+    }
+    for (compared, speed) in compared.iter_mut().zip(speeds.split_off(floors.len())) {
+        compared.speed = Some(speed);
+    }
+    Ok(speeds)
 }
 
 /// No lost update and no overlap, unless the strategy excludes by best effort only: such a one may break with no fault of
@@ -187,17 +222,16 @@ fn is_contention_as_documented(guarantees: &Guarantees, outcome: &Contended) -> 
     outcome.is_sound() || guarantees.exclusion == Exclusion::BestEffort
 }
 
-fn told() -> Vec<Told> {
-    scenario::ALL
-        .iter()
-        .map(|scenario| Told { id: scenario.id, title: scenario.title, steps: scenario.steps })
-        .collect()
-}
-
-fn redis_version(stores: &Stores) -> Result<String, Failure> {
-    let info: String = stores.redis().command(&["INFO", "server"])?;
+fn redis_version() -> Result<String, Failure> {
+    let info: String = lock_testkit::RedisServer::start()?.command(&["INFO", "server"])?;
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
     Ok(version.ok_or("INFO has no redis_version")?.trim().to_owned())
+}
+
+impl Told {
+    fn new(scenario: &Scenario) -> Self {
+        Self { id: scenario.id, title: scenario.title, steps: scenario.steps }
+    }
 }
 
 impl Speed {
@@ -261,7 +295,8 @@ impl Compared {
 }
 
 impl Fault {
-    fn new(scenario: &'static str, outcome: Outcome) -> Self {
+    fn new(cell: Played) -> Self {
+        let Played { scenario, outcome, took, .. } = cell;
         let as_documented = outcome.is_as_documented();
         let (expected, because) = match outcome.expected {
             Expected::Breaks(because) => ("breaks", because),
@@ -275,7 +310,16 @@ impl Fault {
             Observed::NotMade(because) => ("could not be made", Some(because)),
             Observed::NotPlayed => ("-", None),
         };
-        Self { scenario, expected, because, observed, as_documented, not_made_because, seen: outcome.seen }
+        Self {
+            scenario: scenario.id,
+            expected,
+            because,
+            observed,
+            as_documented,
+            took_s: round(took.as_secs_f64()),
+            not_made_because,
+            seen: outcome.seen,
+        }
     }
 
     fn cell(&self) -> Cell {
@@ -334,11 +378,19 @@ impl Comparison {
         }
         if let Some(table) = self.fault_table() {
             add(&table.render(colours));
-            add("\nbreaks, holds: as documented.  -: cannot apply; the report says why.\n\n");
+            add("\nbreaks, holds: as documented.  -: cannot apply; the report says why.\n");
+            for (letter, compared) in ('a'..='z').zip(&self.strategies) {
+                add(&format!(
+                    "{letter} {:20}{}",
+                    compared.strategy,
+                    if letter as usize % 3 == 0 { "\n" } else { "  " }
+                ));
+            }
+            add("\n\n");
             for told in &self.scenarios {
                 add(&format!("{:6} {}\n", told.id, told.title));
             }
-            add("\n");
+            add(&format!("\nSlowest: {}\n\n", self.slowest()));
         }
         for compared in &self.strategies {
             for fault in compared.faults.iter().filter(|fault| !fault.as_documented) {
@@ -369,15 +421,34 @@ impl Comparison {
         Some(table)
     }
 
+    /// A row for each scenario, because there are more of them than of strategies.
     fn fault_table(&self) -> Option<Table> {
         if self.scenarios.is_empty() {
             return None;
         }
-        let mut table = Table::new(["faults"].into_iter().chain(self.scenarios.iter().map(|told| told.id)));
-        for compared in &self.strategies {
-            table.row([compared.strategy.into()].into_iter().chain(compared.faults.iter().map(Fault::cell)));
+        let letters: Vec<_> = (b'a'..=b'z').map(|letter| char::from(letter).to_string()).collect();
+        let mut table =
+            Table::new(["fault"].into_iter().chain(letters.iter().take(self.strategies.len()).map(String::as_str)));
+        for (at, told) in self.scenarios.iter().enumerate() {
+            let cells = self.strategies.iter().map(|compared| compared.faults[at].cell());
+            table.row([told.id.into()].into_iter().chain(cells));
         }
         Some(table)
+    }
+
+    /// The cells that took longest.
+    fn slowest(&self) -> String {
+        let mut cells: Vec<_> = self
+            .strategies
+            .iter()
+            .flat_map(|compared| compared.faults.iter().map(move |fault| (fault, compared.strategy)))
+            .collect();
+        cells.sort_by(|(one, _), (other, _)| other.took_s.total_cmp(&one.took_s));
+        let cells = cells
+            .iter()
+            .take(5)
+            .map(|(fault, strategy)| format!("{} {strategy} {:.1} s", fault.scenario, fault.took_s));
+        cells.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -388,7 +459,7 @@ pub(crate) fn list() -> String {
         text.push_str(&format!("  {:20} {}\n", strategy.name(), strategy.summary()));
     }
     text.push_str("\nFaults\n");
-    for told in told() {
+    for told in scenario::all() {
         text.push_str(&format!("\n  {}: {}\n", told.id, told.title));
         for (number, step) in told.steps.iter().enumerate() {
             text.push_str(&format!("    {}. {step}\n", number + 1));

@@ -1,14 +1,17 @@
 //! The comparison of Hasp's lock strategies: how fast each is, and what breaks it.
 //!
 //! `lock-bench compare` runs every strategy through workloads and faults on private servers and holds the outcome against
-//! what the strategy's [`Guarantees`](lock_core::Guarantees) say, both ways: a weak strategy that survives what must break
-//! it is a failure too. `lock-bench bench` measures against the raw commands.
+//! what is written down for its kind, both ways: a weak strategy that survives what must break it is a failure too.
+//! `lock-bench bench` measures against the raw commands.
 //!
-//! To add a strategy, add an entry to [`Strategy::all`]; a workload or a scenario is one file in its folder.
+//! To add a strategy, add an entry to [`Strategy::all`], and say in each scenario what it does to it; a workload is one file in
+//! its folder, and a scenario one function in the file of its family.
 
 mod bench;
 mod cli;
 mod compare;
+mod lab;
+mod matrix;
 mod measure;
 mod progress;
 mod raw;
@@ -19,11 +22,11 @@ mod strategy;
 mod workload;
 
 pub use cli::run;
-pub use compare::{Comparison, Effort, Only, compare};
+pub use compare::{Agenda, Comparison, Effort, compare};
 pub use progress::Progress;
 pub use raw::{Floor, FloorKey, FloorKind};
-pub use stores::Stores;
-pub use strategy::{Connect, Seat, Strategy, Unknown};
+pub use stores::{Store, Stores};
+pub use strategy::{Connect, Kind, Seat, Strategy, Unknown};
 
 /// Why a measurement or a scenario could not be made. It says nothing about a lock.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

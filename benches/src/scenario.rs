@@ -1,44 +1,63 @@
-//! The faults, one file each: how it is made with real parts, how it shows, and whom it must break.
+//! The fault catalogue: a file for each family, and in it for each scenario how it is made with real parts, how it shows, and
+//! what it must do to whom.
 //!
-//! What is expected of a strategy follows from its [`Guarantees`] and from nothing else, so that a new strategy needs no entry
-//! here, and a wrong promise is found out.
+//! What is expected is data: for each kind of strategy whether it breaks or holds, and why. It is held against what is
+//! observed both ways. That it agrees with what the strategies promise in their
+//! [`Guarantees`](lock_core::Guarantees) is a test of its own.
 
-mod s01;
-mod s07;
-mod s11;
-mod s18;
-mod s19;
+mod acquire;
+mod clocks;
+mod controls;
+mod network;
+mod pause;
+mod reentry;
+mod release;
+mod renew;
+mod session;
+mod state;
+mod waiting;
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lock_core::{Error, ErrorKind, Guarantees, Lease, Lock, LockGuard, Release};
-use lock_memory::Memory;
-use lock_testkit::fault::Proxy;
-use lock_testkit::history::{Actor, History, Hold, Observable};
+use lock_testkit::history::{History, Observable};
 
-use crate::strategy::{Seat, Strategy};
-use crate::{Failure, Stores};
+use crate::lab::{Lab, Stage};
+use crate::strategy::Kind;
+use crate::{Failure, Strategy};
 
-/// Every scenario, by its number in the catalogue of `docs/safety.md`.
-pub(crate) const ALL: [Scenario; 6] =
-    [s01::CRASH_BETWEEN, s07::PAUSE, s07::PAUSE_FENCED, s11::FAST_CLOCK, s18::LATE_RELEASE, s19::GET_THEN_DEL];
+/// Every scenario, in the order of the catalogue.
+pub(crate) fn all() -> impl Iterator<Item = &'static Scenario> {
+    let families = [
+        controls::ALL,
+        acquire::ALL,
+        pause::ALL,
+        clocks::ALL,
+        release::ALL,
+        renew::ALL,
+        state::ALL,
+        network::ALL,
+        waiting::ALL,
+        session::ALL,
+        reentry::ALL,
+    ];
+    families.into_iter().flatten()
+}
 
 /// A fault, and what it does to whom.
 pub(crate) struct Scenario {
-    /// Its number in the catalogue; `+f` stands for "with the fencing token checked".
+    /// Its number in the catalogue of `docs/safety.md`; `+f` stands for "with the fencing token checked".
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     /// What happens, step by step.
     pub(crate) steps: &'static [&'static str],
     /// How a strategy that it breaks shows it: at least one of these is seen.
     pub(crate) breaks_by: &'static [Observable],
-    /// What is seen whatever the strategy, because the scenario is made of it.
+    /// What may be seen whatever the strategy, because the scenario is made of it.
     pub(crate) beside: &'static [Observable],
-    /// Whether it is made by holding one of the strategy's requests in the network.
-    in_the_network: bool,
-    expect: fn(&Guarantees) -> Expected,
-    play: for<'a> fn(&'a Stage<'a>) -> BoxFuture<'a, Result<(), Failure>>,
+    /// What it must do to each kind of strategy; every kind stands in it once.
+    pub(crate) expected: &'static [(&'static [Kind], Expected)],
+    pub(crate) play: for<'a> fn(&'a Stage<'a>) -> BoxFuture<'a, Result<(), Failure>>,
 }
 
 /// What a scenario must do to a strategy, and why.
@@ -71,6 +90,10 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    pub(crate) const fn not_played(expected: Expected) -> Self {
+        Self { expected, observed: Observed::NotPlayed, seen: Vec::new() }
+    }
+
     /// Whether the docs said so.
     pub(crate) fn is_as_documented(&self) -> bool {
         matches!(
@@ -83,37 +106,45 @@ impl Outcome {
 }
 
 impl Scenario {
-    /// What it must do to a strategy that promises this.
-    pub(crate) fn expect(&self, guarantees: &Guarantees) -> Expected {
-        (self.expect)(guarantees)
+    /// The scenario of this number.
+    pub(crate) fn find(id: &str) -> Option<&'static Self> {
+        all().find(|scenario| scenario.id.eq_ignore_ascii_case(id))
+    }
+
+    /// What it must do to a strategy of this kind.
+    pub(crate) fn expect(&self, kind: Kind) -> Expected {
+        let row = self.expected.iter().find(|(kinds, _)| kinds.contains(&kind));
+        row.map_or(Expected::CannotApply("nobody has decided what it does"), |(_, expected)| *expected)
     }
 
     /// Plays it. One that could not be made, because the machine was too busy for a short lease, is made again.
-    pub(crate) async fn run(&self, stores: &Stores, strategy: &Strategy) -> Result<Outcome, Failure> {
+    pub(crate) async fn run(&self, lab: &Lab, strategy: &Strategy) -> Outcome {
         const TRIES: usize = 3;
+        /// Nothing takes as long; a step that hangs is not waited for.
+        const LIMIT: Duration = Duration::from_secs(60);
 
-        let guarantees = strategy.guarantees(&Seat::at(stores, &Memory::new())).await?;
-        let mut expected = self.expect(&guarantees);
-        if self.in_the_network && !strategy.is_on_one_redis() && !matches!(expected, Expected::CannotApply(_)) {
-            expected =
-                Expected::CannotApply("the proxy cannot pick this store's requests yet, only those of one Redis");
-        }
-        let mut outcome = Outcome { expected, observed: Observed::NotPlayed, seen: Vec::new() };
+        let expected = self.expect(strategy.kind());
+        let mut outcome = Outcome::not_played(expected);
         if let Expected::CannotApply(_) = expected {
-            return Ok(outcome);
+            return outcome;
         }
-        for number in 1..=TRIES {
-            let key = format!("scenario/{}/{number}", self.id);
-            let stage = Stage { stores, strategy, guarantees, memory: Memory::new(), history: History::new(), key };
-            match (self.play)(&stage).await {
-                Ok(()) => {
+        for _ in 0..TRIES {
+            let key = format!("{}/{}/{:x}", self.id, strategy.name(), fastrand::u64(..));
+            let history = History::on(lab.now());
+            let stage = Stage { lab, strategy: *strategy, key, history };
+            match tokio::time::timeout(LIMIT, (self.play)(&stage)).await {
+                Ok(Ok(())) => {
                     (outcome.observed, outcome.seen) = self.judge(&stage.history);
-                    return Ok(outcome);
+                    return outcome;
                 }
-                Err(error) => outcome.observed = Observed::NotMade(error.to_string()),
+                Ok(Err(error)) => outcome.observed = Observed::NotMade(error.to_string()),
+                Err(_) => {
+                    outcome.observed = Observed::NotMade(format!("it was not over within {LIMIT:?}"));
+                    return outcome;
+                }
             }
         }
-        Ok(outcome)
+        outcome
     }
 
     fn judge(&self, history: &History) -> (Observed, Vec<String>) {
@@ -135,163 +166,25 @@ impl Scenario {
     }
 }
 
-/// Where a scenario is played: one strategy, one key, a history of its own.
-struct Stage<'a> {
-    stores: &'a Stores,
-    strategy: &'a Strategy,
-    guarantees: Guarantees,
-    memory: Memory,
-    history: History,
-    key: String,
-}
-
-/// How long a step may take that needs no more than a lease to end. Wide, because machines are busy.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A lease that outlives every scenario.
-/// Within what `ZooKeeper` grants: half its session.
-const LONG: Lease = Lease::fixed(Duration::from_secs(14));
-
-impl Stage<'_> {
-    /// A client of its own, on the straight way to the store.
-    async fn player(&self, name: &'static str) -> Result<Player, Failure> {
-        self.player_at(name, self.seat()).await
-    }
-
-    async fn player_at(&self, name: &'static str, seat: Seat) -> Result<Player, Failure> {
-        let lock = self.strategy.connect(&seat).await?.lock(&self.key)?;
-        Ok(Player { actor: self.history.actor(name), lock })
-    }
-
-    fn seat(&self) -> Seat {
-        Seat { request_limit: PATIENCE, ..Seat::at(self.stores, &self.memory) }
-    }
-
-    /// The same, by way of a proxy.
-    fn seat_behind(&self, proxy: &Proxy) -> Seat {
-        Seat { url: self.stores.redis().url_at(proxy.addr()), ..self.seat() }
-    }
-
-    /// A fixed lease that is soon over: `at_least`, or the shortest that the strategy can keep.
-    fn short(&self, at_least: Duration) -> Lease {
-        Lease::fixed(at_least.max(self.guarantees.min_ttl))
-    }
-}
-
-/// A client, who writes down what it does.
-#[derive(Clone)]
-struct Player {
-    actor: Actor,
-    lock: Lock,
-}
-
-impl Player {
-    /// Acquires a lock that is free, or will be when a lease has ended.
-    async fn acquire(&self, lease: Lease) -> Result<Holding, Failure> {
-        let attempt = self.actor.acquiring(self.lock.key().as_str());
-        match self.lock.clone().lease(lease).acquire_within(PATIENCE).await {
-            Ok(guard) => {
-                let hold = attempt.granted(guard.fencing_token(), guard.deadline());
-                Ok(Holding { hold, guard })
-            }
-            Err(error) => {
-                if error.kind() == ErrorKind::TimedOut {
-                    attempt.busy();
-                } else {
-                    attempt.failed(error.effect());
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Tries once.
-    async fn try_acquire(&self, lease: Lease) -> Result<Option<Holding>, Failure> {
-        let attempt = self.actor.acquiring(self.lock.key().as_str());
-        match self.lock.clone().lease(lease).try_acquire().await {
-            Ok(Some(guard)) => {
-                let hold = attempt.granted(guard.fencing_token(), guard.deadline());
-                Ok(Some(Holding { hold, guard }))
-            }
-            Ok(None) => {
-                attempt.busy();
-                Ok(None)
-            }
-            Err(error) => {
-                attempt.failed(error.effect());
-                Err(error.into())
-            }
-        }
-    }
-}
-
-/// A lock that a player holds.
-struct Holding {
-    hold: Hold,
-    guard: LockGuard,
-}
-
-impl Holding {
-    /// Waits until the lease is over, and does not act from then on.
-    async fn outlive_lease(&self) {
-        self.guard.lost().await;
-        self.hold.stopped();
-    }
-
-    async fn release(self) -> Result<Release, Error> {
-        self.hold.releasing();
-        let answer = self.guard.release().await;
-        match &answer {
-            Ok(answer) => self.hold.released(*answer),
-            Err(error) => self.hold.release_failed(error.effect()),
-        }
-        answer
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use lock_core::{Exclusion, Expiry, Fencing, NodeFailure, OwnerCheck, WakeUp};
+    use std::collections::HashSet;
 
     use super::*;
 
-    const SOUND: Guarantees = Guarantees {
-        exclusion: Exclusion::WhileLeaseHolds,
-        fencing: Fencing::ServerClock,
-        fair: false,
-        reentrant: false,
-        idempotent_acquire: true,
-        release_check: OwnerCheck::Atomic,
-        renew_check: OwnerCheck::Atomic,
-        frees_after_crash: true,
-        trusts_client_clock: false,
-        wake_up: WakeUp::Push,
-        node_failure: NodeFailure::LosesLocks,
-        expiry: Expiry::Entry,
-        min_ttl: Duration::from_millis(100),
-        ttl_step: Duration::from_millis(1),
-    };
-
-    /// Each scenario's letter: `b`reaks, `h`olds, `-`.
-    fn expected(guarantees: &Guarantees) -> String {
-        let letter = |scenario: &Scenario| match scenario.expect(guarantees) {
-            Expected::Breaks(_) => 'b',
-            Expected::Holds(_) => 'h',
-            Expected::CannotApply(_) => '-',
-        };
-        ALL.iter().map(letter).collect()
-    }
-
     #[test]
-    fn what_is_expected_follows_from_the_guarantees() {
-        // S01, S07, S07+f, S11, S18, S19.
-        assert_eq!(expected(&SOUND), "hbhhhh");
-        assert_eq!(expected(&Guarantees { frees_after_crash: false, ..SOUND }), "bbhhhh");
-        assert_eq!(expected(&Guarantees { fencing: Fencing::None, ..SOUND }), "hb-hhh");
-        assert_eq!(expected(&Guarantees { trusts_client_clock: true, ..SOUND }), "hbhbhh");
-        assert_eq!(expected(&Guarantees { release_check: OwnerCheck::Racy, ..SOUND }), "hbhhhb");
-        assert_eq!(expected(&Guarantees { release_check: OwnerCheck::None, ..SOUND }), "hbhhbb");
-        assert_eq!(expected(&Guarantees { node_failure: NodeFailure::EndsHolders, ..SOUND }), "-bhhh-");
+    fn every_scenario_decides_about_every_kind_once_and_says_why() {
+        let mut ids = HashSet::new();
+        for scenario in all() {
+            assert!(ids.insert(scenario.id), "{} is there twice", scenario.id);
+            assert!(scenario.steps.len() > 1 && !scenario.breaks_by.is_empty(), "{}", scenario.id);
+            for kind in Kind::ALL {
+                let rows = scenario.expected.iter().filter(|(kinds, _)| kinds.contains(&kind)).count();
+                assert_eq!(rows, 1, "{} says {rows} times what it does to {kind:?}", scenario.id);
+                let (Expected::Breaks(why) | Expected::Holds(why) | Expected::CannotApply(why)) = scenario.expect(kind);
+                assert!(!why.is_empty(), "{} does not say why for {kind:?}", scenario.id);
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,22 @@ use std::time::Duration;
 
 use lock_testkit::{EtcdCluster, RedisNodes, RedisServer, ZooKeeperEnsemble};
 
+/// Where a strategy keeps its locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_enums, reason = "a new store must be placed everywhere")]
+pub enum Store {
+    /// In a table of the process.
+    Process,
+    /// In one Redis.
+    Redis,
+    /// On five Redis servers that know nothing of each other.
+    Nodes,
+    /// In an etcd of one member.
+    Etcd,
+    /// In a ZooKeeper of one server.
+    ZooKeeper,
+}
+
 /// The private servers of a run. One Redis is started at once, the others when the first strategy wants them. Cheap to clone;
 /// they end with the last clone.
 #[derive(Clone)]
@@ -18,7 +34,7 @@ struct Inner {
 }
 
 /// The number that Redlock's own description takes.
-const NODES: usize = 5;
+pub(crate) const NODES: usize = 5;
 
 /// ZooKeeper's own default: sessions of 30 s need it, because a session lasts 20 ticks at most.
 const TICK: Duration = Duration::from_secs(2);
@@ -66,6 +82,21 @@ impl Stores {
     /// If there is no ZooKeeper, or it does not start.
     pub fn zookeeper(&self) -> io::Result<&ZooKeeperEnsemble> {
         started(&self.0.zookeeper, || ZooKeeperEnsemble::builder(1).tick(TICK).start())
+    }
+
+    /// The addresses of a store as its clients want them, one for each server.
+    ///
+    /// # Errors
+    ///
+    /// If the servers cannot be started.
+    pub fn urls(&self, store: Store) -> io::Result<Vec<String>> {
+        Ok(match store {
+            Store::Process => Vec::new(),
+            Store::Redis => vec![self.redis().url()],
+            Store::Nodes => self.nodes()?.urls(),
+            Store::Etcd => self.etcd()?.urls(),
+            Store::ZooKeeper => vec![self.zookeeper()?.hosts()],
+        })
     }
 }
 

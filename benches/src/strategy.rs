@@ -1,9 +1,8 @@
 //! The strategies under test, and how each comes to its store.
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -16,7 +15,7 @@ use lock_redlock::{Redlock, RedlockOptions};
 use lock_zookeeper::ZooKeeper;
 
 use crate::raw::{self, FloorKind};
-use crate::{Failure, Stores};
+use crate::{Failure, Store, Stores};
 
 /// A way of locking that is compared with the others.
 ///
@@ -26,39 +25,88 @@ pub struct Strategy {
     name: &'static str,
     peer: &'static str,
     summary: &'static str,
-    floor: Option<FloorKind>,
+    kind: Kind,
     connect: Connect,
+}
+
+/// Which strategy of the fault catalogue it is: each fault says for each kind what it does to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(clippy::exhaustive_enums, reason = "every scenario must decide about a new kind")]
+pub enum Kind {
+    /// A table in the process.
+    Memory,
+    /// SETNX, then EXPIRE.
+    SetnxExpire,
+    /// SETNX of an expiry stamp, GETSET of a stale one.
+    GetSet,
+    /// SET NX PX, released by a blind DEL.
+    BlindDelete,
+    /// SET NX PX with a token, released by a script.
+    Token,
+    /// The same, released by WATCH and MULTI.
+    TokenWatch,
+    /// Redisson's hash of owners and counts.
+    Reentrant,
+    /// A majority of independent Redis servers.
+    Redlock,
+    /// The same with a second round that mints fencing tokens.
+    RedlockFenced,
+    /// A key under a lease of etcd.
+    Etcd,
+    /// An ephemeral sequential node of ZooKeeper.
+    ZooKeeper,
+}
+
+impl Kind {
+    /// All of them, from the simplest to the strongest.
+    pub const ALL: [Self; 11] = [
+        Self::Memory,
+        Self::SetnxExpire,
+        Self::GetSet,
+        Self::BlindDelete,
+        Self::Token,
+        Self::TokenWatch,
+        Self::Reentrant,
+        Self::Redlock,
+        Self::RedlockFenced,
+        Self::Etcd,
+        Self::ZooKeeper,
+    ];
+
+    /// Where it keeps its locks.
+    #[must_use]
+    pub const fn store(self) -> Store {
+        match self {
+            Self::Memory => Store::Process,
+            Self::SetnxExpire | Self::GetSet | Self::BlindDelete | Self::Token | Self::TokenWatch | Self::Reentrant => {
+                Store::Redis
+            }
+            Self::Redlock | Self::RedlockFenced => Store::Nodes,
+            Self::Etcd => Store::Etcd,
+            Self::ZooKeeper => Store::ZooKeeper,
+        }
+    }
 }
 
 /// Makes a backend for a client that sits there.
 pub type Connect = for<'a> fn(&'a Seat) -> BoxFuture<'a, lock_core::Result<Arc<dyn Backend>>>;
 
-/// Where a client sits: how it comes to the store, and what its wall clock says.
+/// Where a client sits: how it comes to its store.
 #[derive(Clone, Debug)]
 pub struct Seat {
-    /// The URL of the Redis, or of a proxy in front of it.
-    pub url: String,
-    /// The servers of the strategies that keep their locks elsewhere.
-    pub stores: Stores,
+    /// The addresses of the store's servers, or of proxies in front of them.
+    pub urls: Vec<String>,
     /// The table of the strategies that keep their locks in the process: all clients of one cell share it.
     pub memory: Memory,
-    /// By how much the client's wall clock is fast.
-    pub clock_ahead: Duration,
     /// How long one request may take.
     pub request_limit: Duration,
+    /// After what silence ZooKeeper ends the client's session; none for the backend's own choice.
+    pub session: Option<Duration>,
 }
 
 impl Seat {
-    /// A client of `server` with the right time.
-    #[must_use]
-    pub fn at(stores: &Stores, memory: &Memory) -> Self {
-        Self {
-            url: stores.redis().url(),
-            stores: stores.clone(),
-            memory: memory.clone(),
-            clock_ahead: Duration::ZERO,
-            request_limit: Duration::from_secs(1),
-        }
+    fn url(&self) -> &str {
+        self.urls.first().map_or("", String::as_str)
     }
 
     fn naive(&self) -> lock_naive::Config {
@@ -67,34 +115,41 @@ impl Seat {
 
     /// With the longest limit per node that there is: a scenario's leases are short, and the machine may be busy.
     async fn redlock(&self) -> lock_core::Result<Redlock> {
-        let urls = self.stores.nodes().map_err(|error| not_started("redlock", &error))?.urls();
         let options = RedlockOptions::new().with_node_limit(Duration::from_millis(500));
-        Redlock::open(&urls, Config::new().with_request_limit(self.request_limit), options).await
+        Redlock::open(&self.urls, Config::new().with_request_limit(self.request_limit), options).await
     }
 
     async fn redis(&self) -> lock_core::Result<Connection> {
-        Connection::open(&self.url, Config::new().with_request_limit(self.request_limit)).await
+        Connection::open(self.url(), Config::new().with_request_limit(self.request_limit)).await
+    }
+
+    async fn zookeeper(&self) -> lock_core::Result<ZooKeeper> {
+        let hosts = self.urls.join(",");
+        let Some(session) = self.session else { return ZooKeeper::connect(&hosts).await };
+        let connector =
+            zookeeper_client::Client::connector().with_session_timeout(session).with_connection_timeout(session / 5);
+        ZooKeeper::from_connector(connector, hosts, lock_zookeeper::Config::new()).await
     }
 }
 
 impl Strategy {
-    /// A strategy of this name. `floor` sends the raw commands over the same kind of connection.
+    /// A strategy of this name.
     #[must_use]
     pub const fn new(
         name: &'static str,
         peer: &'static str,
         summary: &'static str,
-        floor: Option<FloorKind>,
+        kind: Kind,
         connect: Connect,
     ) -> Self {
-        Self { name, peer, summary, floor, connect }
+        Self { name, peer, summary, kind, connect }
     }
 
     /// Every strategy, from the simplest to the strongest.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
-            Self::new("memory", "hasp-Memory", "a table in the process", None, |seat| {
+            Self::new("memory", "hasp-Memory", "a table in the process", Kind::Memory, |seat| {
                 let memory: Arc<dyn Backend> = Arc::new(seat.memory.clone());
                 async move { Ok(memory) }.boxed()
             }),
@@ -102,43 +157,38 @@ impl Strategy {
                 "naive-setnx-expire",
                 "hasp-SetnxExpire",
                 "SETNX, then EXPIRE; GET, compare, DEL",
-                Some(FloorKind::SetNx),
-                |seat| async { backend(SetnxExpire::connect(&seat.url).await?.with_config(seat.naive())) }.boxed(),
+                Kind::SetnxExpire,
+                |seat| async { backend(SetnxExpire::connect(seat.url()).await?.with_config(seat.naive())) }.boxed(),
             ),
             Self::new(
                 "naive-getset",
                 "hasp-GetSet",
                 "SETNX of an expiry stamp, GETSET of a stale one; GET, compare, DEL",
-                Some(FloorKind::SetNx),
-                |seat| {
-                    let ahead = seat.clock_ahead;
-                    let clock = Arc::new(move || SystemTime::now() + ahead);
-                    async { backend(GetSet::connect(&seat.url).await?.with_clock(clock).with_config(seat.naive())) }
-                        .boxed()
-                },
+                Kind::GetSet,
+                |seat| async { backend(GetSet::connect(seat.url()).await?.with_config(seat.naive())) }.boxed(),
             ),
             Self::new(
                 "naive-blind-delete",
                 "hasp-BlindDelete",
                 "SET NX PX; DEL, whoever holds",
-                Some(FloorKind::SetNx),
-                |seat| async { backend(BlindDelete::connect(&seat.url).await?.with_config(seat.naive())) }.boxed(),
+                Kind::BlindDelete,
+                |seat| async { backend(BlindDelete::connect(seat.url()).await?.with_config(seat.naive())) }.boxed(),
             ),
             Self::new(
                 "redis-token",
                 "hasp-Token",
                 "script: SET NX PX and a fencing token; script: compare and delete",
-                Some(FloorKind::SetNx),
+                Kind::Token,
                 |seat| async { backend(Token::new(seat.redis().await?, TokenOptions::new()).await?) }.boxed(),
             ),
             Self::new(
                 "redis-token-watch",
                 "hasp-Token-watch",
                 "as redis-token; WATCH, GET, compare, MULTI, DEL, EXEC on a pinned connection",
-                Some(FloorKind::SetNx),
+                Kind::TokenWatch,
                 |seat| {
                     async {
-                        let connection = seat.redis().await?.with_pool(pool(&seat.url, "redis-token-watch")?);
+                        let connection = seat.redis().await?.with_pool(pool(seat.url(), "redis-token-watch")?);
                         backend(Token::new(connection, TokenOptions::new().with_unlock(Unlock::Watch)).await?)
                     }
                     .boxed()
@@ -148,40 +198,32 @@ impl Strategy {
                 "redis-reentrant",
                 "hasp-Reentrant",
                 "Redisson's hash of owners and counts, by scripts; a fencing token",
-                Some(FloorKind::SetNx),
+                Kind::Reentrant,
                 |seat| async { backend(Reentrant::new(seat.redis().await?).await?) }.boxed(),
             ),
             Self::new(
                 "redlock",
                 "hasp-Redlock",
                 "as redis-token on five independent Redis servers, a majority decides",
-                None,
+                Kind::Redlock,
                 |seat| async { backend(seat.redlock().await?) }.boxed(),
             ),
             Self::new(
                 "redlock-fenced",
                 "hasp-Redlock-fenced",
                 "as redlock; a second round mints a fencing token",
-                None,
+                Kind::RedlockFenced,
                 |seat| async { backend(seat.redlock().await?.fenced()) }.boxed(),
             ),
-            Self::new("etcd", "hasp-Etcd", "a key under a lease, in order of create revision", None, |seat| {
-                let urls = seat.stores.etcd().map(lock_testkit::EtcdCluster::urls);
-                async { backend(Etcd::connect(urls.map_err(|error| not_started("etcd", &error))?)?) }.boxed()
+            Self::new("etcd", "hasp-Etcd", "a key under a lease, in order of create revision", Kind::Etcd, |seat| {
+                async { backend(Etcd::connect(seat.urls.clone())?) }.boxed()
             }),
             Self::new(
                 "zookeeper",
                 "hasp-ZooKeeper",
                 "an ephemeral sequential node, in order of creation",
-                None,
-                |seat| {
-                    let hosts = seat.stores.zookeeper().map(lock_testkit::ZooKeeperEnsemble::hosts);
-                    async {
-                        let hosts = hosts.map_err(|error| not_started("zookeeper", &error))?;
-                        backend(ZooKeeper::connect(&hosts).await?)
-                    }
-                    .boxed()
-                },
+                Kind::ZooKeeper,
+                |seat| async { backend(seat.zookeeper().await?) }.boxed(),
             ),
         ]
     }
@@ -198,7 +240,11 @@ impl Strategy {
         }
         let find = |name: &String| {
             let found = all.iter().find(|strategy| strategy.name == name).copied();
-            found.ok_or_else(|| Unknown { name: name.clone(), known: all.iter().map(|known| known.name).collect() })
+            found.ok_or_else(|| Unknown {
+                what: "strategy",
+                name: name.clone(),
+                known: all.iter().map(|known| known.name).collect(),
+            })
         };
         names.iter().map(find).collect()
     }
@@ -209,10 +255,10 @@ impl Strategy {
         self.name
     }
 
-    /// Whether it keeps its locks in the one Redis.
+    /// Which strategy of the fault catalogue it is.
     #[must_use]
-    pub const fn is_on_one_redis(&self) -> bool {
-        self.floor.is_some()
+    pub const fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Its name beside lock libraries of other makers.
@@ -230,7 +276,34 @@ impl Strategy {
     /// The raw commands over the same kind of connection; none where they have not been worked out.
     #[must_use]
     pub const fn floor(&self) -> Option<FloorKind> {
-        self.floor
+        match self.kind.store() {
+            Store::Redis => Some(FloorKind::SetNx),
+            Store::Process | Store::Nodes | Store::Etcd | Store::ZooKeeper => None,
+        }
+    }
+
+    /// A seat at these stores, without proxies; the clients of one table share `memory`.
+    ///
+    /// # Errors
+    ///
+    /// If the strategy's servers cannot be started.
+    pub fn seat(&self, stores: &Stores, memory: &Memory) -> Result<Seat, Failure> {
+        let urls = stores.urls(self.kind.store())?;
+        Ok(Seat { urls, memory: memory.clone(), request_limit: Duration::from_secs(1), session: None })
+    }
+
+    /// The strategy of this name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`named`](Strategy::named).
+    pub(crate) fn known(name: &str) -> Result<Self, Unknown> {
+        Ok(Self::named(&[name.to_owned()])?[0])
+    }
+
+    /// The backend of a new client, with connections of its own.
+    pub(crate) async fn backend(&self, seat: &Seat) -> lock_core::Result<Arc<dyn Backend>> {
+        (self.connect)(seat).await
     }
 
     /// Locks of a new client, with connections of its own.
@@ -266,16 +339,24 @@ impl fmt::Debug for Strategy {
     }
 }
 
-/// There is no strategy of this name.
+/// There is no strategy, or no scenario, of this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
+    what: &'static str,
     name: String,
     known: Vec<&'static str>,
 }
 
+impl Unknown {
+    pub(crate) fn scenario(name: &str) -> Self {
+        let known = crate::scenario::all().map(|scenario| scenario.id).collect();
+        Self { what: "scenario", name: name.to_owned(), known }
+    }
+}
+
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no strategy `{}`; there are {}", self.name, self.known.join(", "))
+        write!(f, "there is no {} `{}`; there are {}", self.what, self.name, self.known.join(", "))
     }
 }
 
@@ -284,10 +365,6 @@ impl std::error::Error for Unknown {}
 #[allow(clippy::unnecessary_wraps, reason = "it ends a chain of calls that fail")]
 fn backend(backend: impl Backend) -> lock_core::Result<Arc<dyn Backend>> {
     Ok(Arc::new(backend))
-}
-
-fn not_started(strategy: &str, error: &io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, Effect::None, strategy, "connect", error.to_string())
 }
 
 fn pool(url: &str, strategy: &str) -> lock_core::Result<deadpool_redis::Pool> {
@@ -321,8 +398,8 @@ mod tests {
     #[tokio::test]
     async fn a_strategy_is_called_as_its_backend_calls_itself() {
         let stores = Stores::start().unwrap();
-        let seat = Seat::at(&stores, &Memory::new());
         for strategy in Strategy::all() {
+            let seat = strategy.seat(&stores, &Memory::new()).unwrap();
             let locks = strategy.connect(&seat).await.unwrap();
             // A strategy with a variant has the variant's name behind the backend's.
             assert!(strategy.name().starts_with(locks.backend().name()), "{strategy:?}");

@@ -14,7 +14,7 @@ use lock_memory::Memory;
 
 use crate::measure::{Measured, Samples, Stopwatch, median, ratio};
 use crate::raw::{Floor, FloorKey, FloorKind};
-use crate::strategy::{Seat, Strategy};
+use crate::strategy::Strategy;
 use crate::{Failure, Stores};
 
 /// Who is measured.
@@ -48,7 +48,7 @@ impl Entrant {
     /// A new client object, with connections of its own.
     async fn open(&self, stores: &Stores) -> Result<Client, Failure> {
         Ok(match self {
-            Self::Strategy(strategy) => Client::Locks(strategy.connect(&Seat::at(stores, &Memory::new())).await?),
+            Self::Strategy(strategy) => Client::Locks(strategy.connect(&strategy.seat(stores, &Memory::new())?).await?),
             Self::Floor(kind) => Client::Floor(Floor::connect(*kind, stores).await?),
         })
     }

@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdin, ChildStdout, Command};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -82,6 +82,16 @@ impl Process {
     /// If the operating system cannot tell.
     pub fn is_running(&self) -> io::Result<bool> {
         Ok(self.child().try_wait()?.is_none())
+    }
+
+    /// Its standard input, if the command asked for a pipe; it can be taken once.
+    pub fn take_stdin(&self) -> Option<ChildStdin> {
+        self.child().stdin.take()
+    }
+
+    /// Its standard output, if the command asked for a pipe; it can be taken once.
+    pub fn take_stdout(&self) -> Option<ChildStdout> {
+        self.child().stdout.take()
     }
 
     /// Kills it with SIGKILL, and returns when it is gone. It may have ended before.

@@ -9,7 +9,7 @@ use lock_memory::Memory;
 use lock_testkit::history::{GuardedCounter, History, Observable};
 use serde::Serialize;
 
-use super::{Seat, Stopwatch, on_a_worker};
+use super::{Stopwatch, on_a_worker};
 use crate::measure::{ratio, round};
 use crate::progress::Progress;
 use crate::strategy::Strategy;
@@ -66,7 +66,7 @@ async fn contend(stores: &Stores, strategy: &Strategy, plan: Plan) -> Result<Con
     let (memory, history, counter) = (Memory::new(), History::new(), Arc::new(GuardedCounter::new("counter")));
     let mut contenders = Vec::new();
     for number in 0..plan.contenders {
-        let lock = strategy.connect(&Seat::at(stores, &memory)).await?.lock(KEY)?;
+        let lock = strategy.connect(&strategy.seat(stores, &memory)?).await?.lock(KEY)?;
         let (actor, counter) = (history.actor(format!("contender {number}")), Arc::clone(&counter));
         contenders.push(on_a_worker(async move {
             for _ in 0..plan.increments {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::Release;
 use lock_memory::Memory;
 
-use super::{Floor, Measured, Samples, Seat, Stopwatch, on_a_worker};
+use super::{Floor, Measured, Samples, Stopwatch, on_a_worker};
 use crate::progress::Progress;
 use crate::raw::FloorKind;
 use crate::strategy::Strategy;
@@ -32,8 +32,8 @@ pub(crate) async fn run(
     for strategy in strategies {
         progress.step(format_args!("hand-over: {}, {} rounds", strategy.name(), plan.rounds));
         let memory = Memory::new();
-        let a = strategy.connect(&Seat::at(stores, &memory)).await?;
-        let b = strategy.connect(&Seat::at(stores, &memory)).await?;
+        let a = strategy.connect(&strategy.seat(stores, &memory)?).await?;
+        let b = strategy.connect(&strategy.seat(stores, &memory)?).await?;
         let (a, b) = (a.lock("bench/handover")?, b.lock("bench/handover")?);
         let mut samples = Samples::default();
         for round in 0..plan.warm_up + plan.rounds {

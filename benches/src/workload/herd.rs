@@ -10,7 +10,7 @@ use lock_memory::Memory;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::{Entrant, Measured, Samples, Seat, Stopwatch, observed, on_a_worker};
+use super::{Entrant, Measured, Samples, Stopwatch, observed, on_a_worker};
 use crate::measure::{ratio, round};
 use crate::progress::Progress;
 use crate::strategy::Strategy;
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         let memory = Memory::new();
         let mut locks = Vec::new();
         for _ in 0..plan.clients {
-            locks.push(strategy.connect(&Seat::at(stores, &memory)).await?);
+            locks.push(strategy.connect(&strategy.seat(stores, &memory)?).await?);
         }
         let left = Arc::new(AtomicUsize::new(plan.grants));
         let start = Stopwatch::start();

@@ -1,0 +1,5 @@
+//! Family B: clocks that are wrong.
+
+use super::Scenario;
+
+pub(super) const ALL: &[Scenario] = &[];

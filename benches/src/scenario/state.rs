@@ -1,0 +1,5 @@
+//! Family E: the store forgets, or goes back.
+
+use super::Scenario;
+
+pub(super) const ALL: &[Scenario] = &[];
