@@ -12,7 +12,7 @@ fn main() {
     let (system, libc) = (variable("CARGO_CFG_TARGET_OS"), variable("CARGO_CFG_TARGET_ENV"));
     let processor = variable("CARGO_CFG_TARGET_ARCH");
     assert!(
-        system == "linux" && libc == "gnu" && ["x86_64", "aarch64"].contains(&&*processor),
+        system == "linux" && libc == "gnu" && ["x86_64", "aarch64"].contains(&processor.as_str()),
         "the clock shim is for Linux with glibc on x86_64 or aarch64, not for {processor}, {system} and `{libc}`"
     );
 

@@ -22,7 +22,9 @@
 //!
 //! 1. Step while every contender is stopped: stop it, wait until it stands still, step, let it run on. A process that runs
 //!    does not notice a step, because a wait that is under way is not cut short; SIGCONT interrupts epoll_wait(2), so the
-//!    timers of tokio fire at once. (A server looks at its clock whenever it is asked, and may run.)
+//!    timers of tokio fire within milliseconds. It interrupts no wait for a futex or a condition variable: a
+//!    `recv_timeout` that began before the step lasts its real length. (A server looks at its clock whenever it is asked,
+//!    and may run.)
 //! 2. Step while no request is in flight: the step also fires the time limits of the client library.
 //! 3. MONOTONIC and BOOTTIME only go forward, as everybody relies on; there is no method to step them back, and
 //!    [`Clocks::suspend`] holds MONOTONIC where it is. The wall clock may go anywhere.

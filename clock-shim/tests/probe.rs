@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::process::Command;
 use std::time::Duration;
 
 use common::{DAY, Probe};
@@ -131,4 +132,31 @@ fn a_process_is_proved_to_see_its_clocks_or_not() {
         assert!(error.to_string().contains("the clock shim does not reach the process in slot 0"), "{error}");
     }
     assert!(other.prove(Clock::Wall, || Ok(shimmed.read().wall)).is_err(), "this is another slot");
+}
+
+#[test]
+fn a_process_that_finds_no_offsets_ends_with_a_sentence() {
+    let clocks = Clocks::start().unwrap();
+    let slot = clocks.slot().unwrap();
+    for (variable, value, says) in [
+        ("HASP_CLOCK_FILE", "/nowhere/clocks", "the file HASP_CLOCK_FILE cannot be opened"),
+        ("HASP_CLOCK_FILE", env!("CARGO_BIN_EXE_clock-probe"), "the file HASP_CLOCK_FILE is no table of clocks"),
+        ("HASP_CLOCK_SLOT", "16383", "HASP_CLOCK_SLOT names no slot"),
+        ("HASP_CLOCK_SLOT", "-1", "HASP_CLOCK_SLOT names no slot"),
+    ] {
+        let output = Command::new("date").envs(slot.env()).env(variable, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(127), "{variable}={value}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("hasp clock shim: {says}\n"));
+    }
+}
+
+#[test]
+fn a_process_without_the_variables_keeps_the_real_clocks() {
+    let clocks = Clocks::start().unwrap();
+    let slot = clocks.slot().unwrap();
+    let year = |command: &mut Command| String::from_utf8(command.arg("+%Y").output().unwrap().stdout).unwrap();
+    slot.step_wall_forward(10 * 366 * DAY).unwrap();
+    let real = year(&mut Command::new("date"));
+    assert_ne!(year(Command::new("date").envs(slot.env())), real);
+    assert_eq!(year(Command::new("date").envs(slot.env()).env_remove("HASP_CLOCK_SLOT")), real);
 }
