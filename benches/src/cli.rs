@@ -9,9 +9,9 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::{Size, Workload, bench};
 use crate::compare::{Agenda, Effort, compare, list};
-use crate::lab;
 use crate::report::wants_colours;
 use crate::{Failure, Progress, Strategy};
+use crate::{lab, mutant};
 
 /// Compares Hasp's lock strategies: how fast each is, and what breaks it.
 ///
@@ -64,6 +64,9 @@ struct CompareArgs {
     /// Plays faults instead of measuring: those of these numbers, as `S07,S19`, or the whole catalogue.
     #[arg(long, value_delimiter = ',', value_name = "IDS", num_args = 0..)]
     faults: Option<Vec<String>>,
+    /// Plays the mutants instead, strategies that are wrong on purpose, in the scenarios that must catch them.
+    #[arg(long, conflicts_with_all = ["faults", "strategy"])]
+    mutants: bool,
     /// Measures, and plays no faults.
     #[arg(long, conflicts_with = "faults")]
     only_workloads: bool,
@@ -133,6 +136,12 @@ impl Command {
 
 impl CompareArgs {
     async fn run(self) -> Result<u8, Failure> {
+        let program = std::env::current_exe()?;
+        if self.mutants {
+            let hunt = mutant::hunt(&program, &mut Progress::on_stderr()).await?;
+            print!("{}", hunt.to_text(wants_colours()));
+            return Ok(u8::from(!hunt.is_complete()));
+        }
         let strategies = Strategy::named(&self.strategy)?;
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
         let mut progress = Progress::on_stderr();
@@ -141,7 +150,6 @@ impl CompareArgs {
             None if self.only_workloads => Agenda::workloads(effort),
             None => Agenda::usual(effort),
         };
-        let program = std::env::current_exe()?;
         let comparison = compare(&program, &strategies, &agenda, &mut progress).await?;
         drop(progress);
         print!("{}", comparison.to_text(wants_colours()));

@@ -13,6 +13,7 @@ mod compare;
 mod lab;
 mod matrix;
 mod measure;
+mod mutant;
 mod progress;
 mod raw;
 mod report;

@@ -23,7 +23,8 @@ pub(crate) struct Cell {
     pub(crate) took: Duration,
 }
 
-/// Plays every cell; they come back in the order of the scenarios, and within one in that of the strategies.
+/// Plays every scenario with every strategy; the cells come back in the order of the scenarios, and within one in that of the
+/// strategies.
 ///
 /// # Errors
 ///
@@ -35,7 +36,20 @@ pub(crate) async fn run(
     progress: &mut Progress,
 ) -> Result<Vec<Cell>, Failure> {
     let pairs = scenarios.iter().flat_map(|scenario| strategies.iter().map(|strategy| (*scenario, *strategy)));
-    let todo: VecDeque<_> = pairs.enumerate().collect();
+    play(program, pairs.collect(), progress).await
+}
+
+/// Plays each of these pairs; the cells come back in their order.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub(crate) async fn play(
+    program: &Path,
+    pairs: Vec<(&'static Scenario, Strategy)>,
+    progress: &mut Progress,
+) -> Result<Vec<Cell>, Failure> {
+    let todo: VecDeque<_> = pairs.into_iter().enumerate().collect();
     progress.expect(todo.len());
     let todo = Arc::new(Mutex::new(todo));
     let (done, mut finished) = tokio::sync::mpsc::unbounded_channel();

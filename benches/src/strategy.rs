@@ -14,6 +14,7 @@ use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
 use lock_redlock::{Redlock, RedlockOptions};
 use lock_zookeeper::ZooKeeper;
 
+use crate::mutant;
 use crate::raw::{self, FloorKind};
 use crate::{Failure, Store, Stores};
 
@@ -119,7 +120,7 @@ impl Seat {
         Redlock::open(&self.urls, Config::new().with_request_limit(self.request_limit), options).await
     }
 
-    async fn redis(&self) -> lock_core::Result<Connection> {
+    pub(crate) async fn redis(&self) -> lock_core::Result<Connection> {
         Connection::open(self.url(), Config::new().with_request_limit(self.request_limit)).await
     }
 
@@ -292,13 +293,14 @@ impl Strategy {
         Ok(Seat { urls, memory: memory.clone(), request_limit: Duration::from_secs(1), session: None })
     }
 
-    /// The strategy of this name.
+    /// The strategy or the mutant of this name.
     ///
     /// # Errors
     ///
     /// As for [`named`](Strategy::named).
     pub(crate) fn known(name: &str) -> Result<Self, Unknown> {
-        Ok(Self::named(&[name.to_owned()])?[0])
+        let mutant = mutant::all().into_iter().map(|mutant| mutant.strategy).find(|strategy| strategy.name == name);
+        mutant.map_or_else(|| Ok(Self::named(&[name.to_owned()])?[0]), Ok)
     }
 
     /// The backend of a new client, with connections of its own.

@@ -48,7 +48,10 @@ async fn no_fault(stage: &Stage<'_>) -> Result<(), Failure> {
     try_join_all(clients.iter().map(|client| count(client, &counter, ROUNDS, stage.long()))).await?;
     let counted = clients[0].read(&counter).await?;
     if counted != ROUNDS * 3 {
-        return Err(format!("the counter stands at {counted} after fifteen increments, and the history does not say why").into());
+        return Err(format!(
+            "the counter stands at {counted} after fifteen increments, and the history does not say why"
+        )
+        .into());
     }
     Ok(())
 }
@@ -85,7 +88,8 @@ const LATE_MAJORITY: Scenario = Scenario {
 
 async fn late_majority(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
-    let late: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(Request::any().with_part(&stage.key)).hold_reply()).collect();
+    let late: Vec<_> =
+        a.proxies().iter().map(|proxy| proxy.when(Request::any().with_part(&stage.key)).hold_reply()).collect();
     let trying = a.acquiring(stage.short(), PATIENCE)?;
     for held in &late {
         held.seen().await;

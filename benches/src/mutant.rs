@@ -1,0 +1,115 @@
+//! Strategies that are wrong on purpose: each is one of ours with one flaw, and stands for a defect that has been published, or
+//! that we could bring in by a careless change. The scenarios must catch every one of them, or they are too weak.
+
+mod deadline;
+
+use std::path::Path;
+
+use futures_util::FutureExt;
+
+use crate::matrix::{self, Cell};
+use crate::report::{Cell as Shown, Table, Tone};
+use crate::scenario::{Expected, Observed, Scenario};
+use crate::strategy::Kind;
+use crate::{Failure, Progress, Strategy};
+
+/// A strategy with a flaw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mutant {
+    /// It claims to be of this strategy's kind, so what is expected of that is expected of it.
+    pub(crate) strategy: Strategy,
+    pub(crate) flaw: &'static str,
+    /// The scenarios that catch it: each finds it broken where its kind holds.
+    pub(crate) caught_by: &'static [&'static str],
+}
+
+/// Every mutant.
+pub(crate) fn all() -> Vec<Mutant> {
+    vec![Mutant {
+        strategy: Strategy::new(
+            "mutant-deadline-from-reply",
+            "",
+            "as redis-token, but the deadline counts from the reply",
+            Kind::Token,
+            |seat| async { deadline::token(seat).await }.boxed(),
+        ),
+        flaw: "a slow reply makes the holder believe in more than the store has given",
+        caught_by: &["S06"],
+    }]
+}
+
+/// Whether each mutant was caught by each scenario that must catch it.
+pub(crate) struct Hunt {
+    caught: Vec<(Mutant, Cell)>,
+}
+
+/// Plays every mutant in the scenarios that must catch it.
+///
+/// # Errors
+///
+/// If a lab cannot be started.
+pub(crate) async fn hunt(program: &Path, progress: &mut Progress) -> Result<Hunt, Failure> {
+    let mut played = Vec::new();
+    for mutant in all() {
+        for id in mutant.caught_by {
+            let scenario = Scenario::find(id).ok_or_else(|| format!("no scenario {id} could catch a mutant"))?;
+            played.push((mutant, scenario));
+        }
+    }
+    let pairs = played.iter().map(|(mutant, scenario)| (*scenario, mutant.strategy)).collect();
+    let cells = matrix::play(program, pairs, progress).await?;
+    Ok(Hunt { caught: played.into_iter().map(|(mutant, _)| mutant).zip(cells).collect() })
+}
+
+impl Hunt {
+    /// Whether none got away.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.caught.iter().all(|(_, cell)| is_caught(cell))
+    }
+
+    /// The table, for people.
+    pub(crate) fn to_text(&self, colours: bool) -> String {
+        let mut table = Table::new(["mutant", "scenario", "caught"]);
+        for (mutant, cell) in &self.caught {
+            let verdict =
+                if is_caught(cell) { Shown::new("yes", Tone::Good) } else { Shown::new("GOT AWAY", Tone::Alarm) };
+            table.row([mutant.strategy.name().into(), cell.scenario.id.into(), verdict]);
+        }
+        let mut text = table.render(colours);
+        text.push('\n');
+        for mutant in all() {
+            text.push_str(&format!("{}: {}; {}\n", mutant.strategy.name(), mutant.strategy.summary(), mutant.flaw));
+        }
+        for (mutant, cell) in self.caught.iter().filter(|(_, cell)| !is_caught(cell)) {
+            let (name, id) = (mutant.strategy.name(), cell.scenario.id);
+            text.push_str(&format!("GOT AWAY  {name}, {id}: observed {:?}\n", cell.outcome.observed));
+            for seen in &cell.outcome.seen {
+                text.push_str(&format!("          {seen}\n"));
+            }
+        }
+        text
+    }
+}
+
+/// It broke where its kind holds.
+fn is_caught(cell: &Cell) -> bool {
+    let Expected::Holds(_) = cell.outcome.expected else { return false };
+    matches!(cell.outcome.observed, Observed::Breaks | Observed::BreaksOtherwise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_is_hunted_where_its_kind_holds() {
+        for mutant in all() {
+            assert!(!mutant.caught_by.is_empty(), "{mutant:?}");
+            assert!(mutant.strategy.name().starts_with("mutant-"), "{mutant:?}");
+            for id in mutant.caught_by {
+                let scenario = Scenario::find(id).unwrap_or_else(|| panic!("{id} of {mutant:?}"));
+                assert!(matches!(scenario.expect(mutant.strategy.kind()), Expected::Holds(_)), "{id} of {mutant:?}");
+            }
+        }
+    }
+}

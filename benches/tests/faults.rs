@@ -1,0 +1,23 @@
+//! The fault lab as a whole: everything breaks and holds as documented, and the lab is strong enough to see what does not.
+
+use std::process::Command;
+
+fn lock_bench(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lock-bench")).args(arguments).output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it writes UTF-8");
+    (output.status.code().expect("it ends by itself"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn every_scenario_does_to_every_strategy_what_is_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let (code, stdout, stderr) = lock_bench(&["compare", "--faults", "--json", file.to_str().unwrap()]);
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    let (code, stdout, stderr) = lock_bench(&["compare", "--mutants"]);
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+}
