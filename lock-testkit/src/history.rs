@@ -199,7 +199,7 @@ impl History {
     fn record(&self, actor: &Arc<str>, key: &Arc<str>, op: Op, phase: Phase, fill: impl FnOnce(&mut Event)) {
         let mut log = self.log();
         // Read under the lock, so that the list is in the order of the clock.
-        let mut event = Event::new((self.0.clock)(), actor, key, op, phase);
+        let mut event = Event::new((self.0.clock)(), Arc::clone(actor), Arc::clone(key), op, phase);
         fill(&mut event);
         log.push(event);
     }
