@@ -31,13 +31,13 @@ fn a_hundred_thousand_holds_that_all_overlap_are_checked() {
             events.push(event);
         }
     }
+    // Sorted once here, and not by each check.
+    events.sort_by_key(|event| event.t_ns);
     for observable in Observable::ALL {
         let expected = match observable {
             Observable::RawOverlap | Observable::InLeaseOverlap => HOLDS - 1,
             // It is always found to be zero.
             Observable::CountCorruption => HOLDS,
-            // Nobody but the refused one has it for certain when it has just been found free.
-            Observable::UnjustifiedBusy => HOLDS - 1,
             _ => 0,
         };
         assert_eq!(observable.find(&events).len() as u64, expected, "{observable}");
