@@ -112,10 +112,12 @@ struct Inner {
     log: Mutex<Log>,
 }
 
+type Listener = Box<dyn FnMut(&Event) + Send>;
+
 #[derive(Default)]
 struct Log {
     events: Vec<Event>,
-    listener: Option<Box<dyn FnMut(&Event) + Send>>,
+    listener: Option<Listener>,
 }
 
 impl History {
