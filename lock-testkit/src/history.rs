@@ -112,10 +112,12 @@ struct Inner {
     log: Mutex<Log>,
 }
 
+type Listener = Box<dyn FnMut(&Event) + Send>;
+
 #[derive(Default)]
 struct Log {
     events: Vec<Event>,
-    listener: Option<Box<dyn FnMut(&Event) + Send>>,
+    listener: Option<Listener>,
 }
 
 impl History {
@@ -199,7 +201,7 @@ impl History {
     fn record(&self, actor: &Arc<str>, key: &Arc<str>, op: Op, phase: Phase, fill: impl FnOnce(&mut Event)) {
         let mut log = self.log();
         // Read under the lock, so that the list is in the order of the clock.
-        let mut event = Event::new((self.0.clock)(), actor, key, op, phase);
+        let mut event = Event::new((self.0.clock)(), Arc::clone(actor), Arc::clone(key), op, phase);
         fill(&mut event);
         log.push(event);
     }

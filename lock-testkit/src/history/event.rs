@@ -47,11 +47,13 @@ pub struct Event {
 }
 
 impl Event {
-    pub(super) fn new(t_ns: u64, actor: &Arc<str>, key: &Arc<str>, op: Op, phase: Phase) -> Self {
+    /// An event of which no more is known. A [`History`](super::History) makes its own.
+    #[must_use]
+    pub fn new(t_ns: u64, actor: impl Into<Arc<str>>, key: impl Into<Arc<str>>, op: Op, phase: Phase) -> Self {
         Self {
             t_ns,
-            actor: Arc::clone(actor),
-            key: Arc::clone(key),
+            actor: actor.into(),
+            key: key.into(),
             op,
             phase,
             hold: None,

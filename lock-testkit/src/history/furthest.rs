@@ -44,6 +44,6 @@ impl<O: Copy + PartialEq, T: Copy> Furthest<O, T> {
     }
 }
 
-fn is_same<O: PartialEq>(owner: Option<O>, other: Option<O>) -> bool {
+fn is_same<O: Copy + PartialEq>(owner: Option<O>, other: Option<O>) -> bool {
     owner.is_some() && owner == other
 }

@@ -20,7 +20,7 @@ pub(super) fn lost<'a>(events: &[&'a Event]) -> Vec<ShownBy<'a>> {
         grants.entry(&event.key).or_default().push(event.t_ns);
     }
     let history_end = events.last().map_or(0, |event| event.t_ns);
-    let waits_until = |claim: &Claim<'_>| claim.answer.map_or(claim.ceased_ns().min(history_end), |answer| answer.t_ns);
+    let waits_until = |claim: &Claim<'_>| claim.answer.or(claim.ceased).map_or(history_end, |event| event.t_ns);
 
     let claims = claims(events);
     let mut begun = claims.iter().peekable();
