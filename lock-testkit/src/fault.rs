@@ -1,8 +1,8 @@
 //! Faults of the network, on demand: a [`Proxy`] between a client and a server.
 
 mod connection;
-mod dialogue;
 mod listener;
+mod protocol;
 mod request;
 mod rule;
 mod tap;
@@ -17,14 +17,16 @@ use bytes::Bytes;
 
 use self::connection::Shared;
 use self::listener::{Listener, Order};
+use self::protocol::Kind;
 pub use self::request::Request;
 use self::rule::Rule;
-pub use self::rule::{Armed, When};
+pub use self::rule::{Armed, When, WhenPushed};
 
 /// A TCP proxy in front of a server, which can hold, lose, cut and delay what passes.
 ///
-/// It understands Redis's protocol well enough to pick requests by their arguments and to know whose reply a reply is
-/// ([`Proxy::start`]), or passes anything ([`Proxy::start_opaque`]). It runs on a thread of its own, so it goes on when the
+/// It understands the protocols of Redis ([`start`](Proxy::start))
+/// well enough to pick requests by their arguments and to know whose reply a
+/// reply is, or passes anything ([`start_opaque`](Proxy::start_opaque)). It runs on a thread of its own, so it goes on when the
 /// runtime of a test is blocked. Its port stays the same for as long as it lives. Dropping it closes every connection.
 ///
 /// All methods take effect before they return, and may be called from async code. Connections that are made through one
@@ -66,7 +68,7 @@ impl Proxy {
     ///
     /// If no port is free.
     pub fn start(server: SocketAddr) -> io::Result<Self> {
-        Self::start_with(Shared::new(server, true))
+        Self::start_with(Shared::new(server, Kind::Redis))
     }
 
     /// Starts a proxy that does not look at what passes, so [`when`](Proxy::when) and the counts have nothing to go by; the
@@ -76,7 +78,7 @@ impl Proxy {
     ///
     /// If no port is free.
     pub fn start_opaque(server: SocketAddr) -> io::Result<Self> {
-        Self::start_with(Shared::new(server, false))
+        Self::start_with(Shared::new(server, Kind::Opaque))
     }
 
     fn start_with(shared: Shared) -> io::Result<Self> {
@@ -124,6 +126,12 @@ impl Proxy {
     /// ```
     pub fn when(&self, request: Request) -> When<'_> {
         When { proxy: self, request, every_time: false }
+    }
+
+    /// Begins to describe a fault that is for the pushes that match: what a server sends unasked. A push has a command and
+    /// arguments as a request has: of Redis the words of a message to a subscriber (`message`, the channel, the text).
+    pub fn when_pushed(&self, push: Request) -> WhenPushed<'_> {
+        WhenPushed { proxy: self, push, every_time: false }
     }
 
     /// Lets nothing pass either way until [`heal`](Proxy::heal): what is sent hangs, and so do new connections. Nobody is
