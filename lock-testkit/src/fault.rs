@@ -24,8 +24,8 @@ pub use self::rule::{Armed, When, WhenPushed};
 
 /// A TCP proxy in front of a server, which can hold, lose, cut and delay what passes.
 ///
-/// It understands the protocols of Redis ([`start`](Proxy::start))
-/// well enough to pick requests by their arguments and to know whose reply a
+/// It understands the protocols of Redis ([`start`](Proxy::start)) and `ZooKeeper`
+/// ([`start_zookeeper`](Proxy::start_zookeeper)) well enough to pick requests by their arguments and to know whose reply a
 /// reply is, or passes anything ([`start_opaque`](Proxy::start_opaque)). It runs on a thread of its own, so it goes on when the
 /// runtime of a test is blocked. Its port stays the same for as long as it lives. Dropping it closes every connection.
 ///
@@ -69,6 +69,44 @@ impl Proxy {
     /// If no port is free.
     pub fn start(server: SocketAddr) -> io::Result<Self> {
         Self::start_with(Shared::new(server, Kind::Redis))
+    }
+
+    /// Starts a proxy in front of the `ZooKeeper` member at `server`.
+    ///
+    /// A request's command is its operation as `ZooKeeper` names it (`create`, `create2`, `exists`, `getChildren2`, `multi`,
+    /// `ping`, `closeSession`), or its code if the name is not known; `connect` is what makes or resumes a session. Its
+    /// arguments are the path, for an operation on one, and then all that follows the code. A path goes without the number
+    /// that `ZooKeeper` appends. The push is `notification`, with the path of the watch.
+    ///
+    /// What is not `ZooKeeper`'s binary protocol breaks its connection: TLS, and commands of four letters.
+    ///
+    /// # Errors
+    ///
+    /// If no port is free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_testkit::ZooKeeperEnsemble;
+    /// use lock_testkit::fault::{Proxy, Request};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let ensemble = ZooKeeperEnsemble::start(1)?;
+    /// let proxy = Proxy::start_zookeeper(ensemble.addr(0))?;
+    /// let client = zookeeper_client::Client::connect(&proxy.addr().to_string()).await?;
+    ///
+    /// let held = proxy.when(Request::command("exists").with_argument("/a")).hold_reply();
+    /// let exists = tokio::spawn(client.check_stat("/a"));
+    /// held.seen().await;
+    /// assert!(!exists.is_finished());
+    /// held.release();
+    /// assert!(exists.await??.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_zookeeper(server: SocketAddr) -> io::Result<Self> {
+        Self::start_with(Shared::new(server, Kind::ZooKeeper))
     }
 
     /// Starts a proxy that does not look at what passes, so [`when`](Proxy::when) and the counts have nothing to go by; the
@@ -129,7 +167,8 @@ impl Proxy {
     }
 
     /// Begins to describe a fault that is for the pushes that match: what a server sends unasked. A push has a command and
-    /// arguments as a request has: of Redis the words of a message to a subscriber (`message`, the channel, the text).
+    /// arguments as a request has: of Redis the words of a message to a subscriber (`message`, the channel, the text); for
+    /// the others see [`start_zookeeper`](Proxy::start_zookeeper).
     pub fn when_pushed(&self, push: Request) -> WhenPushed<'_> {
         WhenPushed { proxy: self, push, every_time: false }
     }

@@ -1,5 +1,6 @@
 mod opaque;
 mod resp;
+mod zookeeper;
 
 use std::io;
 
@@ -7,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use self::opaque::Opaque;
 use self::resp::Resp;
+use self::zookeeper::ZooKeeper;
 use super::Direction;
 
 /// What a proxy must know of a protocol, on one connection: where a frame ends, and which reply belongs to which request.
@@ -70,6 +72,7 @@ pub(super) enum Reply<T> {
 pub(super) enum Kind {
     Opaque,
     Redis,
+    ZooKeeper,
 }
 
 impl Kind {
@@ -78,6 +81,7 @@ impl Kind {
         match self {
             Self::Opaque => Box::new(Opaque),
             Self::Redis => Box::new(Resp::new()),
+            Self::ZooKeeper => Box::new(ZooKeeper::new()),
         }
     }
 }
