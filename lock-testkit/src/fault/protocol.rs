@@ -1,3 +1,5 @@
+mod etcd;
+mod http2;
 mod opaque;
 mod resp;
 mod zookeeper;
@@ -6,6 +8,7 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 
+use self::etcd::Etcd;
 use self::opaque::Opaque;
 use self::resp::Resp;
 use self::zookeeper::ZooKeeper;
@@ -72,6 +75,7 @@ pub(super) enum Reply<T> {
 pub(super) enum Kind {
     Opaque,
     Redis,
+    Etcd,
     ZooKeeper,
 }
 
@@ -81,6 +85,7 @@ impl Kind {
         match self {
             Self::Opaque => Box::new(Opaque),
             Self::Redis => Box::new(Resp::new()),
+            Self::Etcd => Box::new(Etcd::new()),
             Self::ZooKeeper => Box::new(ZooKeeper::new()),
         }
     }
