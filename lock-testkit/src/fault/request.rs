@@ -58,8 +58,8 @@ impl Request {
 
     /// Of these, the requests that have `part` somewhere inside an argument behind the command.
     #[must_use]
-    pub fn with_part(self, part: &str) -> Self {
-        let part = part.as_bytes().to_vec();
+    pub fn with_part(self, part: impl AsRef<[u8]>) -> Self {
+        let part = part.as_ref().to_vec();
         self.and(move |arguments| {
             arguments
                 .iter()
