@@ -89,7 +89,7 @@ impl Shared {
     }
 }
 
-/// Proxys one connection until either side has ended it, or a fault cuts it.
+/// Serves one connection until either side has ended it, or a fault cuts it.
 pub(super) async fn serve(shared: Arc<Shared>, mut client: TcpStream) {
     shared.opened().await;
     // A server that is away is shown to the client as a connection that is closed at once.
@@ -141,23 +141,29 @@ struct Parcel {
 
 struct Connection {
     shared: Arc<Shared>,
-    /// Requests in flight, each with the fault that it had or that waits for its reply.
-    dialogue: Mutex<Box<dyn Protocol<Option<Arc<Rule>>>>>,
-    /// How many requests that were held have no reply.
-    late: watch::Sender<usize>,
+    dialogue: Mutex<Box<dyn Protocol<Asked>>>,
+    /// Has a receiver for each request that was held and has no reply.
+    late: watch::Sender<()>,
+}
+
+/// A request in flight.
+struct Asked {
+    /// The fault that waits for its reply.
+    rule: Option<Arc<Rule>>,
+    _late: Option<watch::Receiver<()>>,
 }
 
 impl Connection {
     fn new(shared: Arc<Shared>) -> Self {
         let dialogue = Mutex::new(shared.kind.begin());
-        Self { shared, dialogue, late: watch::Sender::new(0) }
+        Self { shared, dialogue, late: watch::Sender::new(()) }
     }
 
     async fn read_requests(&self, client: ReadHalf<'_>, onward: mpsc::Sender<Parcel>) -> End {
         let end = self.read(Direction::ToServer, client, &onward).await;
         // A server that would drop a late request of a client that has gone must not hear of that yet.
         if end == End::Closed && lock(&self.dialogue).drops_the_requests_of_the_gone() {
-            self.late.subscribe().wait_for(|late| *late == 0).await.expect("the connection holds its own sender");
+            self.late.closed().await;
         }
         end
     }
@@ -220,26 +226,25 @@ impl Connection {
     fn ask(&self, frame: &Frame, arguments: &[Bytes]) -> Next {
         self.shared.tap().request(arguments);
         let rule = self.shared.rule_for(Sender::Client, arguments);
-        let next = match &rule {
-            Some(rule) if rule.action == Action::HoldRequest => {
-                self.late.send_modify(|late| *late += 1);
-                rule.see();
-                Next::Hold(Arc::clone(rule))
-            }
+        let (asked, next) = match rule {
             Some(rule) if rule.action == Action::Cut => {
                 rule.see();
                 return Next::Cut;
             }
-            _ => Next::Forward,
+            Some(rule) if rule.action == Action::HoldRequest => {
+                rule.see();
+                (Asked { rule: None, _late: Some(self.late.subscribe()) }, Next::Hold(rule))
+            }
+            rule => (Asked { rule, _late: None }, Next::Forward),
         };
-        lock(&self.dialogue).asked(frame, rule);
+        lock(&self.dialogue).asked(frame, asked);
         next
     }
 
     fn answer(&self, frame: &Frame) -> Next {
         let reply = lock(&self.dialogue).answered(frame).unwrap_or_else(|error| self.not_understood(&error));
         let rule = match reply {
-            Reply::To(rule) => rule,
+            Reply::To(asked) => asked.rule,
             Reply::Push(words) => self.shared.rule_for(Sender::Server, &words),
             Reply::Further => None,
         };
@@ -253,11 +258,7 @@ impl Connection {
                 rule.see();
                 Next::Cut
             }
-            Action::HoldRequest => {
-                self.late.send_modify(|late| *late -= 1);
-                Next::Forward
-            }
-            Action::LoseReply | Action::Cut => Next::Forward,
+            Action::HoldRequest | Action::LoseReply | Action::Cut => Next::Forward,
         }
     }
 
