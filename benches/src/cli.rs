@@ -67,6 +67,9 @@ struct CompareArgs {
     /// Plays the mutants instead, strategies that are wrong on purpose, in the scenarios that must catch them.
     #[arg(long, conflicts_with_all = ["faults", "strategy"])]
     mutants: bool,
+    /// A page whose tables of strategies and guarantees are to be made from this run, which must be of all faults.
+    #[arg(long, value_name = "FILE", requires = "faults")]
+    docs: Option<PathBuf>,
     /// Measures, and plays no faults.
     #[arg(long, conflicts_with = "faults")]
     only_workloads: bool,
@@ -154,6 +157,10 @@ impl CompareArgs {
         drop(progress);
         print!("{}", comparison.to_text(wants_colours()));
         write(&self.json, &comparison.to_json()?)?;
+        if let Some(page) = &self.docs {
+            let text = fs::read_to_string(page).map_err(|error| format!("{}: {error}", page.display()))?;
+            write(page, &comparison.renew(&text)?)?;
+        }
         println!("The report lies in {}", self.json.display());
         Ok(comparison.exit_code())
     }

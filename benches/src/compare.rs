@@ -8,6 +8,7 @@ use lock_core::{Exclusion, Guarantees};
 use lock_memory::Memory;
 use serde::Serialize;
 
+use crate::guarantees::{self, Shown};
 use crate::matrix::{self, Cell as Played};
 use crate::measure::{Measured, Stopwatch, round};
 use crate::report::{Cell, Table, Tone, figure};
@@ -362,6 +363,24 @@ impl Comparison {
     /// If it cannot be written as JSON, such as a figure that is no number.
     pub fn to_json(&self) -> Result<String, Failure> {
         Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    /// A page of the docs with its tables of strategies and guarantees made from this run.
+    ///
+    /// # Errors
+    ///
+    /// If not all strategies or scenarios were run, or the page has no place for the tables.
+    pub fn renew(&self, page: &str) -> Result<String, Failure> {
+        if self.scenarios.len() != scenario::all().count() || self.strategies.len() != Strategy::all().len() {
+            return Err("the tables of the docs are made from all scenarios and all strategies".into());
+        }
+        let strategies: Vec<_> = self.strategies.iter().map(|compared| compared.strategy).collect();
+        let shown = self.scenarios.iter().enumerate().map(|(at, told)| Shown {
+            scenario: told.id,
+            cells: self.strategies.iter().map(|compared| compared.faults[at].observed).collect(),
+        });
+        let page = guarantees::renew(page, &strategies, &shown.collect::<Vec<_>>());
+        page.ok_or_else(|| "the page has no lines between which the tables stand".into())
     }
 
     /// The tables, for people; with `colours` for a terminal that shows them.

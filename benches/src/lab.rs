@@ -179,8 +179,8 @@ impl Place {
         let start = match self.store {
             Store::Process => return Ok(Vec::new()),
             Store::Redis | Store::Nodes => Proxy::start,
-            Store::Etcd => Proxy::start_opaque,
-            Store::ZooKeeper => Proxy::start_opaque,
+            Store::Etcd => Proxy::start_etcd,
+            Store::ZooKeeper => Proxy::start_zookeeper,
         };
         self.addrs.iter().map(|addr| start(*addr)).collect()
     }

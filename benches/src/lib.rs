@@ -10,6 +10,7 @@
 mod bench;
 mod cli;
 mod compare;
+mod guarantees;
 mod lab;
 mod matrix;
 mod measure;

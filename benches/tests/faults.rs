@@ -12,8 +12,16 @@ fn lock_bench(arguments: &[&str]) -> (i32, String, String) {
 fn every_scenario_does_to_every_strategy_what_is_documented() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
-    let (code, stdout, stderr) = lock_bench(&["compare", "--faults", "--json", file.to_str().unwrap()]);
+    let page = folder.path().join("safety.md");
+    let ours = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/safety.md")).unwrap();
+    std::fs::write(&page, &ours).unwrap();
+    let [file, page] = [&file, &page].map(|path| path.to_str().unwrap());
+    let (code, stdout, stderr) = lock_bench(&["compare", "--faults", "--json", file, "--docs", page]);
     assert_eq!(code, 0, "{stdout}\n{stderr}");
+    println!("{stdout}");
+
+    let renewed = std::fs::read_to_string(page).unwrap();
+    assert!(renewed == ours, "the tables of docs/safety.md are stale: ./x compare --faults --docs docs/safety.md");
 }
 
 #[test]

@@ -12,17 +12,16 @@ use std::{env, fmt, thread};
 
 use lock_core::Moment;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::Process;
 use crate::port::Port;
 use crate::program;
+use crate::{Process, TempFolder};
 
 /// How long a cluster may take until each member says that it is healthy; it needs 0.2 to 2 s.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A private etcd cluster of one or three members on 127.0.0.1, with ports and a temporary folder of its own. Dropping it
-/// kills the members and removes the folder; when this process is killed, the members go too (the folder stays behind).
+/// kills the members and removes the folder; when this process is killed, they go too.
 ///
 /// Every method is synchronous and short, so it may be called from a test of either kind. The program is `etcd` on PATH, or
 /// what the variable `HASP_ETCD` names. It needs etcd 3.4 and Linux.
@@ -46,7 +45,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 pub struct EtcdCluster {
     // Before the folder, so that they have ended when the folder goes.
     members: Vec<EtcdMember>,
-    _folder: TempDir,
+    _folder: TempFolder,
 }
 
 impl EtcdCluster {
@@ -184,7 +183,7 @@ impl EtcdClusterBuilder {
         let mut tries = 0;
         loop {
             tries += 1;
-            let folder = tempfile::Builder::new().prefix("hasp-etcd-").tempdir()?;
+            let folder = TempFolder::new("hasp-etcd-")?;
             let members = self.plan(&program, folder.path())?;
             match start_all(&members) {
                 Ok(()) => return Ok(EtcdCluster { members, _folder: folder }),

@@ -1,8 +1,8 @@
 //! Faults of the network, on demand: a [`Proxy`] between a client and a server.
 
 mod connection;
-mod dialogue;
 mod listener;
+mod protocol;
 mod request;
 mod rule;
 mod tap;
@@ -17,14 +17,16 @@ use bytes::Bytes;
 
 use self::connection::Shared;
 use self::listener::{Listener, Order};
+use self::protocol::Kind;
 pub use self::request::Request;
 use self::rule::Rule;
-pub use self::rule::{Armed, When};
+pub use self::rule::{Armed, When, WhenPushed};
 
 /// A TCP proxy in front of a server, which can hold, lose, cut and delay what passes.
 ///
-/// It understands Redis's protocol well enough to pick requests by their arguments and to know whose reply a reply is
-/// ([`Proxy::start`]), or passes anything ([`Proxy::start_opaque`]). It runs on a thread of its own, so it goes on when the
+/// It understands the protocols of Redis ([`start`](Proxy::start)), etcd ([`start_etcd`](Proxy::start_etcd)) and `ZooKeeper`
+/// ([`start_zookeeper`](Proxy::start_zookeeper)) well enough to pick requests by their arguments and to know whose reply a
+/// reply is, or passes anything ([`start_opaque`](Proxy::start_opaque)). It runs on a thread of its own, so it goes on when the
 /// runtime of a test is blocked. Its port stays the same for as long as it lives. Dropping it closes every connection.
 ///
 /// All methods take effect before they return, and may be called from async code. Connections that are made through one
@@ -66,7 +68,86 @@ impl Proxy {
     ///
     /// If no port is free.
     pub fn start(server: SocketAddr) -> io::Result<Self> {
-        Self::start_with(Shared::new(server, true))
+        Self::start_with(Shared::new(server, Kind::Redis))
+    }
+
+    /// Starts a proxy in front of the etcd member at `server`.
+    ///
+    /// A request is one message of a client. Its command is the method that is called (`Txn`, `Range`, `Watch`, `LeaseGrant`,
+    /// `LeaseKeepAlive`). Its arguments are the message as it is in protobuf, then each text and byte string in it at any
+    /// depth, so [`with_argument`](Request::with_argument) finds a key and no longer one that begins with it. On a stream that
+    /// takes many messages, the next message of the server, or the end of the stream, counts as the reply; one that comes when
+    /// none is due is a push: the events of a watch, whose command is `Watch` too.
+    ///
+    /// A fault holds its own stream, and the other calls on the connection go on; losing and cutting end them all. Two things
+    /// pass altered, to the same effect: header blocks without HPACK's compression, and messages each in frames of its own.
+    ///
+    /// What is no HTTP/2 breaks its connection: TLS, and etcd's gateway for JSON. A message that gRPC has compressed is passed,
+    /// but its keys are not seen.
+    ///
+    /// # Errors
+    ///
+    /// If no port is free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_testkit::EtcdCluster;
+    /// use lock_testkit::fault::{Proxy, Request};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let etcd = EtcdCluster::start()?;
+    /// let proxy = Proxy::start_etcd(etcd.member(0).addr())?;
+    /// let mut client = etcd_client::Client::connect([format!("http://{}", proxy.addr())], None).await?;
+    ///
+    /// let lost = proxy.when(Request::command("Put").with_argument("a")).lose_reply();
+    /// assert!(client.put("a", "1", None).await.is_err());
+    /// lost.seen().await;
+    /// assert_eq!(client.get("a", None).await?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_etcd(server: SocketAddr) -> io::Result<Self> {
+        Self::start_with(Shared::new(server, Kind::Etcd))
+    }
+
+    /// Starts a proxy in front of the `ZooKeeper` member at `server`.
+    ///
+    /// A request's command is its operation as `ZooKeeper` names it (`create`, `create2`, `exists`, `getChildren2`, `multi`,
+    /// `ping`, `closeSession`), or its code if the name is not known; `connect` is what makes or resumes a session. Its
+    /// arguments are the path, for an operation on one, and then all that follows the code. A path goes without the number
+    /// that `ZooKeeper` appends. The push is `notification`, with the path of the watch.
+    ///
+    /// What is not `ZooKeeper`'s binary protocol breaks its connection: TLS, and commands of four letters.
+    ///
+    /// # Errors
+    ///
+    /// If no port is free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_testkit::ZooKeeperEnsemble;
+    /// use lock_testkit::fault::{Proxy, Request};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let ensemble = ZooKeeperEnsemble::start(1)?;
+    /// let proxy = Proxy::start_zookeeper(ensemble.addr(0))?;
+    /// let client = zookeeper_client::Client::connect(&proxy.addr().to_string()).await?;
+    ///
+    /// let held = proxy.when(Request::command("exists").with_argument("/a")).hold_reply();
+    /// let exists = tokio::spawn(client.check_stat("/a"));
+    /// held.seen().await;
+    /// assert!(!exists.is_finished());
+    /// held.release();
+    /// assert!(exists.await??.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_zookeeper(server: SocketAddr) -> io::Result<Self> {
+        Self::start_with(Shared::new(server, Kind::ZooKeeper))
     }
 
     /// Starts a proxy that does not look at what passes, so [`when`](Proxy::when) and the counts have nothing to go by; the
@@ -76,7 +157,7 @@ impl Proxy {
     ///
     /// If no port is free.
     pub fn start_opaque(server: SocketAddr) -> io::Result<Self> {
-        Self::start_with(Shared::new(server, false))
+        Self::start_with(Shared::new(server, Kind::Opaque))
     }
 
     fn start_with(shared: Shared) -> io::Result<Self> {
@@ -124,6 +205,13 @@ impl Proxy {
     /// ```
     pub fn when(&self, request: Request) -> When<'_> {
         When { proxy: self, request, every_time: false }
+    }
+
+    /// Begins to describe a fault that is for the pushes that match: what a server sends unasked. A push has a command and
+    /// arguments as a request has: of Redis the words of a message to a subscriber (`message`, the channel, the text); for
+    /// the others see [`start_etcd`](Proxy::start_etcd) and [`start_zookeeper`](Proxy::start_zookeeper).
+    pub fn when_pushed(&self, push: Request) -> WhenPushed<'_> {
+        WhenPushed { proxy: self, push, every_time: false }
     }
 
     /// Lets nothing pass either way until [`heal`](Proxy::heal): what is sent hangs, and so do new connections. Nobody is

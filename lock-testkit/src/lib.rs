@@ -10,9 +10,10 @@
 //! | [`RedisSentinel`], [`RedisCluster`] | servers of one's own that fail over, or share the keys between them |
 //! | [`EtcdCluster`] | the same for etcd, with one member or several |
 //! | [`ZooKeeperEnsemble`] | the same for ZooKeeper, with one member or several |
-//! | [`fault::Proxy`] | a network that holds, loses, cuts and delays requests and replies, picked by what they say |
+//! | [`fault::Proxy`] | a network that holds, loses, cuts and delays requests and replies, picked by what they say: of Redis, etcd and ZooKeeper |
 //! | [`history::History`] | what happened, by one clock, and whether two held at once, an update was lost, a token fell |
 //! | [`Process`] | a child process that is paused or killed, and never outlives the test |
+//! | [`TempFolder`] | a folder that is removed with its owner, also when that is killed |
 //! | [`suite`] | every line of the contract as a trial, against a backend on its real store |
 //!
 //! The feature `tls` adds `Certificates`, for private servers that speak TLS.
@@ -76,6 +77,7 @@
 mod certificates;
 mod etcd;
 pub mod fault;
+mod folder;
 pub mod history;
 mod port;
 mod process;
@@ -90,4 +92,5 @@ pub use self::certificates::Certificates;
 pub use self::etcd::{EtcdCluster, EtcdClusterBuilder, EtcdMember};
 pub use self::redis::{Monitor, Monitored, RedisCluster, RedisNodes, RedisSentinel, RedisServer, RedisServerBuilder};
 pub use self::zookeeper::{ZooKeeperEnsemble, ZooKeeperEnsembleBuilder};
+pub use folder::TempFolder;
 pub use process::Process;

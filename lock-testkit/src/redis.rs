@@ -17,22 +17,21 @@ use std::{env, fmt, thread};
 
 use lock_core::Moment;
 use redis::{FromRedisValue, RedisResult};
-use tempfile::TempDir;
 
 use self::admin::{Door, USER};
 pub use self::cluster::RedisCluster;
 pub use self::monitor::{Monitor, Monitored};
 pub use self::nodes::RedisNodes;
 pub use self::sentinel::RedisSentinel;
-use crate::Process;
 use crate::port::Port;
 use crate::program;
+use crate::{Process, TempFolder};
 
 /// How long a server may take until it answers PING; it needs about 10 ms, and longer to load data.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// A private redis-server on 127.0.0.1, with a port and a temporary folder of its own. Dropping it kills the server and
-/// removes the folder; when this process is killed, the server goes too (its folder stays behind).
+/// removes the folder; when this process is killed, they go too.
 ///
 /// Nothing is persisted unless the configuration says so. Every method is synchronous and short, so it may be called from a
 /// test of either kind. The program is `redis-server` on PATH, or what the variable `HASP_REDIS_SERVER` names. It needs
@@ -59,7 +58,7 @@ pub struct RedisServer {
     // Before the folder, so that it has ended when the folder goes.
     process: Mutex<Process>,
     program: Program,
-    folder: TempDir,
+    folder: TempFolder,
     port: Port,
     tls_port: Option<Port>,
     _cluster_port: Option<Arc<Port>>,
@@ -334,7 +333,7 @@ impl RedisServerBuilder {
 
         let path = find_program(env::var_os(VARIABLE), env::var_os("PATH"))?;
         let program = Program { path, role: self.role, environment: self.environment.clone() };
-        let folder = tempfile::Builder::new().prefix("hasp-redis-").tempdir()?;
+        let folder = TempFolder::new("hasp-redis-")?;
         let door = Arc::new(Door::new(folder.path().join("redis.sock")));
         if let Some(Tls { certificate, key }) = &self.tls {
             fs::write(folder.path().join("tls.crt"), certificate)?;

@@ -7,16 +7,16 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 use lock_core::Moment;
-use tempfile::TempDir;
 
 use self::member::{ANSWER_LIMIT, EARLY_ANSWER_LIMIT, Member, Ports, Program};
+use crate::TempFolder;
 use crate::fault::Proxy;
 
 /// How long an ensemble may take until every member serves. One member alone needs about a second.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A private `ZooKeeper`, of one member or of several, on 127.0.0.1, with ports and a temporary folder of its own. Dropping
-/// it kills the servers and removes the folder; when this process is killed, the servers go too (the folder stays behind).
+/// it kills the servers and removes the folder; when this process is killed, they go too.
 ///
 /// The servers answer every four-letter command and do not wait for the disk, so a kill loses nothing and a power failure
 /// would. What is written stays over a [`restart`](ZooKeeperEnsemble::restart), unless it is [wiped](ZooKeeperEnsemble::wipe).
@@ -40,7 +40,7 @@ pub struct ZooKeeperEnsemble {
     members: Vec<Mutex<Member>>,
     ports: Vec<Ports>,
     links: Vec<Link>,
-    _folder: TempDir,
+    _folder: TempFolder,
 }
 
 impl ZooKeeperEnsemble {
@@ -287,7 +287,7 @@ impl ZooKeeperEnsembleBuilder {
     }
 
     fn start_once(&self, program: &Program) -> io::Result<ZooKeeperEnsemble> {
-        let folder = tempfile::Builder::new().prefix("hasp-zookeeper-").tempdir()?;
+        let folder = TempFolder::new("hasp-zookeeper-")?;
         let ports = (0..self.members).map(|_| Ports::free()).collect::<io::Result<Vec<_>>>()?;
         let links = if self.links { Link::between(&ports)? } else { Vec::new() };
         let mut members = Vec::new();

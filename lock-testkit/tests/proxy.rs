@@ -434,6 +434,34 @@ fn a_subscription_can_be_held_and_lost_by_its_first_confirmation() {
 }
 
 #[test]
+fn a_message_to_a_subscriber_is_a_push_that_can_be_held_and_lost() {
+    for resp in ["2", "3"] {
+        let (server, proxy) = pair();
+        let mut client = Client::connect(proxy.addr());
+        client.ask(&format!("HELLO {resp}")).unwrap();
+        while client.line().unwrap() != "*0" {}
+        client.ask("SUBSCRIBE one").unwrap();
+        until(|| client.line().unwrap() == ":1");
+        let publish = |text| server.command::<u64>(&["PUBLISH", "one", text]).unwrap();
+
+        let never = proxy.when(Request::command("message")).hold_request();
+        let held = proxy.when_pushed(Request::command("message").with_argument("x")).hold();
+        assert_eq!(publish("w") + publish("x") + publish("y"), 3);
+        until_seen(&held);
+        until(|| client.line().unwrap() == "w");
+        client.assert_silent();
+        held.release();
+        for word in ["x", "y"] {
+            until(|| client.line().unwrap() == word);
+        }
+        let lost = proxy.when_pushed(Request::any()).lose();
+        publish("z");
+        client.assert_cut();
+        assert_eq!((lost.times_seen(), never.times_seen(), proxy.count("message")), (1, 0, 0));
+    }
+}
+
+#[test]
 fn requests_inside_a_transaction_are_requests() {
     let (_server, proxy) = pair();
     let mut client = Client::connect(proxy.addr());

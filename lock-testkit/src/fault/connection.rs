@@ -1,6 +1,10 @@
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,20 +14,20 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 
-use super::dialogue::Dialogue;
-use super::rule::{Action, Rule};
+use super::protocol::{Frame, Kind, Part, Protocol, Reply};
+use super::rule::{Action, Rule, Sender};
 use super::tap::Tap;
 use super::{Direction, Segments};
-use crate::resp;
 
-/// How many frames may be on their way in one direction of a connection; more wait in the sockets.
+/// How many frames may be on their way in one direction of a connection, and how many may wait behind held ones; more wait
+/// in the sockets.
 const ON_THE_WAY: usize = 4_096;
 
 /// What all connections of a proxy have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
     server: SocketAddr,
-    is_resp: bool,
+    kind: Kind,
     /// False for a black hole.
     open: watch::Sender<bool>,
     rules: Mutex<Vec<Arc<Rule>>>,
@@ -39,10 +43,10 @@ pub(super) struct Flow {
 }
 
 impl Shared {
-    pub(super) fn new(server: SocketAddr, is_resp: bool) -> Self {
+    pub(super) fn new(server: SocketAddr, kind: Kind) -> Self {
         Self {
             server,
-            is_resp,
+            kind,
             open: watch::Sender::new(true),
             rules: Mutex::default(),
             flows: Mutex::default(),
@@ -78,14 +82,14 @@ impl Shared {
         open.wait_for(|open| *open).await.expect("the proxy holds its own sender");
     }
 
-    /// The fault that takes this request.
-    fn rule_for(&self, arguments: &[Bytes]) -> Option<Arc<Rule>> {
+    /// The fault that takes this request, or this push.
+    fn rule_for(&self, sender: Sender, arguments: &[Bytes]) -> Option<Arc<Rule>> {
         let rules = lock(&self.rules).clone();
-        rules.into_iter().find(|rule| rule.takes(arguments))
+        rules.into_iter().find(|rule| rule.takes(sender, arguments))
     }
 }
 
-/// Proxys one connection until either side has ended it, or a fault cuts it.
+/// Serves one connection until either side has ended it, or a fault cuts it.
 pub(super) async fn serve(shared: Arc<Shared>, mut client: TcpStream) {
     shared.opened().await;
     // A server that is away is shown to the client as a connection that is closed at once.
@@ -94,7 +98,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut client: TcpStream) {
         // It fails only on a connection that has ended, which its reader will notice.
         drop(stream.set_nodelay(true));
     }
-    let connection = Connection { shared, dialogue: Mutex::new(Dialogue::new()) };
+    let connection = Connection::new(shared);
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
     let (requests, requests_read) = mpsc::channel(ON_THE_WAY);
@@ -137,74 +141,118 @@ struct Parcel {
 
 struct Connection {
     shared: Arc<Shared>,
-    /// Requests in flight, each with the fault that waits for its reply.
-    dialogue: Mutex<Dialogue<Option<Arc<Rule>>>>,
+    dialogue: Mutex<Box<dyn Protocol<Asked>>>,
+    /// Has a receiver for each request that was held and has no reply.
+    late: watch::Sender<()>,
+}
+
+/// A request in flight.
+struct Asked {
+    /// The fault that waits for its reply.
+    rule: Option<Arc<Rule>>,
+    _late: Option<watch::Receiver<()>>,
 }
 
 impl Connection {
-    async fn read_requests(&self, mut client: ReadHalf<'_>, onward: mpsc::Sender<Parcel>) -> End {
+    fn new(shared: Arc<Shared>) -> Self {
+        let dialogue = Mutex::new(shared.kind.begin());
+        Self { shared, dialogue, late: watch::Sender::new(()) }
+    }
+
+    async fn read_requests(&self, client: ReadHalf<'_>, onward: mpsc::Sender<Parcel>) -> End {
+        let end = self.read(Direction::ToServer, client, &onward).await;
+        // A server that would drop a late request of a client that has gone must not hear of that yet.
+        if end == End::Closed && lock(&self.dialogue).drops_the_requests_of_the_gone() {
+            self.late.closed().await;
+        }
+        end
+    }
+
+    async fn read_replies(&self, server: ReadHalf<'_>, onward: mpsc::Sender<Parcel>) {
+        self.read(Direction::ToClient, server, &onward).await;
+    }
+
+    /// Reads what comes in a direction, and sends it onward as its faults allow.
+    async fn read(&self, direction: Direction, mut from: ReadHalf<'_>, onward: &mpsc::Sender<Parcel>) -> End {
         let mut received = BytesMut::new();
-        loop {
-            while let Some(frame) = self.next_frame(&mut received) {
+        let mut held = Vec::<Held>::new();
+        let mut is_open = true;
+        while is_open || !held.is_empty() {
+            let waiting: usize = held.iter().map(|held| held.behind.len()).sum();
+            let mut next = VecDeque::new();
+            tokio::select! {
+                Held { frame, behind, .. } = first_released(&mut held) => {
+                    self.send(direction, onward, frame.bytes).await;
+                    next = behind;
+                }
+                more = read_more(&mut from, &mut received), if is_open && waiting < ON_THE_WAY => is_open = more,
+            }
+            while let Some(frame) = next.pop_front().or_else(|| self.split(direction, &mut received)) {
+                if let Some(held) = held.iter_mut().find(|held| held.frame.lane == frame.lane) {
+                    // A held request lands although its client has given it up.
+                    if (direction, &frame.part) != (Direction::ToServer, &Part::End) {
+                        held.behind.push_back(frame);
+                    }
+                    continue;
+                }
                 self.shared.opened().await;
-                if self.shared.is_resp && self.ask(&frame).await == Next::Cut {
-                    return End::Cut;
+                match self.judge(direction, &frame) {
+                    Next::Forward => self.send(direction, onward, frame.bytes).await,
+                    Next::Hold(rule) => held.push(Held::new(frame, rule)),
+                    Next::Cut => return End::Cut,
                 }
-                self.send(Direction::ToServer, &onward, frame).await;
             }
-            if !read(&mut client, &mut received).await {
-                return End::Closed;
+        }
+        End::Closed
+    }
+
+    fn split(&self, direction: Direction, received: &mut BytesMut) -> Option<Frame> {
+        lock(&self.dialogue).split(direction, received).unwrap_or_else(|error| self.not_understood(&error))
+    }
+
+    /// What becomes of a frame, by the faults that there are.
+    fn judge(&self, direction: Direction, frame: &Frame) -> Next {
+        match (&frame.part, direction) {
+            (Part::Other, _) => Next::Forward,
+            (Part::Request(arguments), _) => self.ask(frame, arguments),
+            (Part::End, Direction::ToServer) => {
+                lock(&self.dialogue).abandoned(frame.lane);
+                Next::Forward
             }
+            (Part::Reply(_) | Part::End, _) => self.answer(frame),
         }
     }
 
-    async fn read_replies(&self, mut server: ReadHalf<'_>, onward: mpsc::Sender<Parcel>) {
-        let mut received = BytesMut::new();
-        loop {
-            while let Some(frame) = self.next_frame(&mut received) {
-                self.shared.opened().await;
-                if self.shared.is_resp && self.answer(&frame).await == Next::Cut {
-                    return;
-                }
-                self.send(Direction::ToClient, &onward, frame).await;
+    fn ask(&self, frame: &Frame, arguments: &[Bytes]) -> Next {
+        self.shared.tap().request(arguments);
+        let rule = self.shared.rule_for(Sender::Client, arguments);
+        let (asked, next) = match rule {
+            Some(rule) if rule.action == Action::Cut => {
+                rule.see();
+                return Next::Cut;
             }
-            if !read(&mut server, &mut received).await {
-                return;
+            Some(rule) if rule.action == Action::HoldRequest => {
+                rule.see();
+                (Asked { rule: None, _late: Some(self.late.subscribe()) }, Next::Hold(rule))
             }
-        }
+            rule => (Asked { rule, _late: None }, Next::Forward),
+        };
+        lock(&self.dialogue).asked(frame, asked);
+        next
     }
 
-    /// A request has come: has its fault happen, and says whether the connection goes on.
-    async fn ask(&self, frame: &Bytes) -> Next {
-        let arguments = resp::arguments(frame).unwrap_or_else(|error| not_resp(&error));
-        self.shared.tap().request(&arguments);
-        let rule = self.shared.rule_for(&arguments);
-        if let Some(rule) = &rule {
-            match rule.action {
-                Action::HoldRequest => {
-                    rule.see();
-                    rule.released().await;
-                }
-                Action::Cut => {
-                    rule.see();
-                    return Next::Cut;
-                }
-                Action::HoldReply | Action::LoseReply => {}
-            }
-        }
-        lock(&self.dialogue).asked(&arguments, rule);
-        Next::Forward
-    }
-
-    /// A frame has come from the server: has the fault of its request happen.
-    async fn answer(&self, frame: &Bytes) -> Next {
-        let request = lock(&self.dialogue).answered(frame).unwrap_or_else(|error| not_resp(&error));
-        let Some(rule) = request.flatten() else { return Next::Forward };
+    fn answer(&self, frame: &Frame) -> Next {
+        let reply = lock(&self.dialogue).answered(frame).unwrap_or_else(|error| self.not_understood(&error));
+        let rule = match reply {
+            Reply::To(asked) => asked.rule,
+            Reply::Push(words) => self.shared.rule_for(Sender::Server, &words),
+            Reply::Further => None,
+        };
+        let Some(rule) = rule else { return Next::Forward };
         match rule.action {
             Action::HoldReply => {
                 rule.see();
-                rule.released().await;
-                Next::Forward
+                Next::Hold(rule)
             }
             Action::LoseReply if !rule.is_released() => {
                 rule.see();
@@ -214,12 +262,9 @@ impl Connection {
         }
     }
 
-    /// What is to be forwarded next: a frame, or whatever there is.
-    fn next_frame(&self, received: &mut BytesMut) -> Option<Bytes> {
-        if self.shared.is_resp {
-            return resp::split_frame(received).unwrap_or_else(|error| not_resp(&error));
-        }
-        (!received.is_empty()).then(|| received.split().freeze())
+    fn not_understood(&self, error: &io::Error) -> ! {
+        let kind = self.shared.kind;
+        panic!("{error}; a proxy for anything but plain {kind:?} is started with `start_opaque`")
     }
 
     async fn send(&self, direction: Direction, onward: &mpsc::Sender<Parcel>, bytes: Bytes) {
@@ -251,15 +296,38 @@ impl Connection {
     }
 }
 
+/// A frame that waits for its fault to be released, and what has come behind it on its lane.
+struct Held {
+    frame: Frame,
+    released: Pin<Box<dyn Future<Output = ()> + Send>>,
+    behind: VecDeque<Frame>,
+}
+
+impl Held {
+    fn new(frame: Frame, rule: Arc<Rule>) -> Self {
+        Self { frame, released: Box::pin(async move { rule.released().await }), behind: VecDeque::new() }
+    }
+}
+
+/// Takes out what is released; waits for ever where nothing is held.
+async fn first_released(held: &mut Vec<Held>) -> Held {
+    let place = poll_fn(|context| {
+        let place = held.iter_mut().position(|held| held.released.as_mut().poll(context).is_ready());
+        place.map_or(Poll::Pending, Poll::Ready)
+    });
+    let place = place.await;
+    held.swap_remove(place)
+}
+
 /// What becomes of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Forward,
+    Hold(Arc<Rule>),
     Cut,
 }
 
 /// Reads more; false at the end of the stream. A connection that was reset has ended, too.
-async fn read(from: &mut ReadHalf<'_>, received: &mut BytesMut) -> bool {
+async fn read_more(from: &mut ReadHalf<'_>, received: &mut BytesMut) -> bool {
     matches!(from.read_buf(received).await, Ok(length) if length > 0)
 }
 
@@ -275,10 +343,6 @@ async fn write_segments(to: &mut WriteHalf<'_>, bytes: &[u8], segments: Option<S
         }
     }
     Ok(())
-}
-
-fn not_resp(error: &io::Error) -> ! {
-    panic!("{error}; a proxy for anything but plain Redis is started with `start_opaque`")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,9 +3,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Which requests a fault is for: a predicate over a command and its arguments.
+/// Which requests, or pushes, a fault is for: a predicate over a command and its arguments. What they are in each protocol
+/// is said where a [`Proxy`](super::Proxy) for it is started.
 ///
-/// Many scripts travel as EVALSHA, so look at more than the name: the script's hash is the first argument, and the keys
+/// Many scripts of Redis travel as EVALSHA, so look at more than the name: the script's hash is the first argument, and the keys
 /// follow.
 ///
 /// # Examples
@@ -58,8 +59,8 @@ impl Request {
 
     /// Of these, the requests that have `part` somewhere inside an argument behind the command.
     #[must_use]
-    pub fn with_part(self, part: &str) -> Self {
-        let part = part.as_bytes().to_vec();
+    pub fn with_part(self, part: impl AsRef<[u8]>) -> Self {
+        let part = part.as_ref().to_vec();
         self.and(move |arguments| {
             arguments
                 .iter()

@@ -24,14 +24,14 @@ impl When<'_> {
         self
     }
 
-    /// Holds the request, and everything behind it on its connection, until [`Armed::release`]. It then reaches the server
-    /// even if the client has gone meanwhile: that is how a late request lands.
+    /// Holds the request, and everything behind it on its connection (on its stream, for etcd), until [`Armed::release`]. It
+    /// then reaches the server even if the client has gone or given it up meanwhile: that is how a late request lands.
     pub fn hold_request(self) -> Armed {
         self.arm(Action::HoldRequest)
     }
 
-    /// Lets the request through and holds its reply, and everything behind that on its connection, until
-    /// [`Armed::release`]. It is seen when the reply has come from the server, so the request has been applied.
+    /// Lets the request through and holds its reply, and everything behind that on its connection (on its stream, for etcd),
+    /// until [`Armed::release`]. It is seen when the reply has come from the server, so the request has been applied.
     pub fn hold_reply(self) -> Armed {
         self.arm(Action::HoldReply)
     }
@@ -49,20 +49,56 @@ impl When<'_> {
     }
 
     fn arm(self, action: Action) -> Armed {
-        let state = watch::Sender::new(State::default());
-        let rule = Arc::new(Rule { request: self.request, every_time: self.every_time, action, state });
-        self.proxy.add_rule(Arc::clone(&rule));
-        Armed(rule)
+        Armed::new(self.proxy, Rule::new(Sender::Client, self.request, self.every_time, action))
     }
 }
 
-/// A fault that waits for its request, or has had it. Dropping it releases it.
+/// A fault of a push that is being described: [`Proxy::when_pushed`] begins it, and one of these methods arms it.
+///
+/// As with [`When`], it is for the first matching push unless [`every_time`](WhenPushed::every_time) is asked for.
+#[derive(Debug)]
+#[must_use = "a fault is armed by saying what is to happen"]
+pub struct WhenPushed<'a> {
+    pub(super) proxy: &'a Proxy,
+    pub(super) push: Request,
+    pub(super) every_time: bool,
+}
+
+impl WhenPushed<'_> {
+    /// Takes every matching push until the fault is released, not only the first.
+    pub const fn every_time(mut self) -> Self {
+        self.every_time = true;
+        self
+    }
+
+    /// Holds the push, and everything behind it on its connection (on its stream, for etcd), until [`Armed::release`].
+    pub fn hold(self) -> Armed {
+        self.arm(Action::HoldReply)
+    }
+
+    /// Swallows the push and everything behind it, and cuts the connection.
+    pub fn lose(self) -> Armed {
+        self.arm(Action::LoseReply)
+    }
+
+    fn arm(self, action: Action) -> Armed {
+        Armed::new(self.proxy, Rule::new(Sender::Server, self.push, self.every_time, action))
+    }
+}
+
+/// A fault that waits for its request or push, or has had it. Dropping it releases it.
 #[derive(Debug)]
 #[must_use = "a fault ends when its handle is dropped"]
 pub struct Armed(Arc<Rule>);
 
 impl Armed {
-    /// Waits until it has happened once: the request has come, or for a fault of the reply, that has.
+    fn new(proxy: &Proxy, rule: Rule) -> Self {
+        let rule = Arc::new(rule);
+        proxy.add_rule(Arc::clone(&rule));
+        Self(rule)
+    }
+
+    /// Waits until it has happened once: the request or the push has come, or for a fault of the reply, that has.
     ///
     /// # Cancel safety
     ///
@@ -90,7 +126,14 @@ impl Drop for Armed {
     }
 }
 
-/// What is to happen to a request.
+/// Who has sent what a fault is for: a client a request, or a server a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    Client,
+    Server,
+}
+
+/// What is to happen to a request. A push is held and lost as a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     HoldRequest,
@@ -101,6 +144,7 @@ pub(super) enum Action {
 
 #[derive(Debug)]
 pub(super) struct Rule {
+    sender: Sender,
     request: Request,
     every_time: bool,
     pub(super) action: Action,
@@ -115,10 +159,14 @@ struct State {
 }
 
 impl Rule {
-    /// Whether the rule is for this request; a rule for one request is then used up. All requests of a proxy come on its
-    /// one thread, so no two can take it.
-    pub(super) fn takes(&self, arguments: &[Bytes]) -> bool {
-        let takes = self.is_open() && self.request.matches(arguments);
+    fn new(sender: Sender, request: Request, every_time: bool, action: Action) -> Self {
+        Self { sender, request, every_time, action, state: watch::Sender::new(State::default()) }
+    }
+
+    /// Whether the rule is for this request or push; a rule for one is then used up. All that passes a proxy comes on its one
+    /// thread, so no two can take it.
+    pub(super) fn takes(&self, sender: Sender, arguments: &[Bytes]) -> bool {
+        let takes = self.sender == sender && self.is_open() && self.request.matches(arguments);
         if takes {
             self.state.send_modify(|state| state.taken = true);
         }

@@ -1,11 +1,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::io;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
+use super::{Frame, Part, Protocol, Reply};
+use crate::fault::Direction;
 use crate::resp;
 
-/// Which reply belongs to which request, on one Redis connection. No I/O: it is told every frame, each way in order.
+/// Redis's protocol.
 ///
 /// Redis answers in order, so a reply belongs to the oldest request that waits for one. What a server sends unasked is set
 /// apart: RESP3 marks it as a push, RESP2 sends it only to a subscriber. The subscribing commands have no reply but one
@@ -14,7 +16,7 @@ use crate::resp;
 ///
 /// `T` is what the caller wants to know again when the reply comes.
 #[derive(Debug)]
-pub(super) struct Dialogue<T> {
+pub(super) struct Resp<T> {
     due: VecDeque<Due<T>>,
     is_resp3: bool,
     /// The channels, patterns and sharded channels that are subscribed.
@@ -34,13 +36,24 @@ struct Subscribing {
     confirmations: Option<usize>,
 }
 
-impl<T> Dialogue<T> {
+impl<T> Resp<T> {
     pub(super) fn new() -> Self {
         Self { due: VecDeque::new(), is_resp3: false, subscribed: Default::default() }
     }
+}
 
-    /// A request goes to the server.
-    pub(super) fn asked(&mut self, arguments: &[Bytes], tag: T) {
+impl<T: Send> Protocol<T> for Resp<T> {
+    fn split(&mut self, direction: Direction, received: &mut BytesMut) -> io::Result<Option<Frame>> {
+        let Some(bytes) = resp::split_frame(received)? else { return Ok(None) };
+        let part = match direction {
+            Direction::ToServer => Part::Request(resp::arguments(&bytes)?),
+            Direction::ToClient => Part::Reply(bytes.clone()),
+        };
+        Ok(Some(Frame { lane: 0, bytes, part }))
+    }
+
+    fn asked(&mut self, frame: &Frame, tag: T) {
+        let Part::Request(arguments) = &frame.part else { return };
         let subscribing = arguments.first().and_then(|name| Verb::parse(name)).map(|verb| Subscribing {
             verb,
             confirmations: Some(arguments.len() - 1).filter(|channels| *channels > 0),
@@ -48,11 +61,13 @@ impl<T> Dialogue<T> {
         self.due.push_back(Due { tag: Some(tag), subscribing });
     }
 
-    /// A frame comes from the server: the tag of the request whose reply it is, or begins.
-    pub(super) fn answered(&mut self, frame: &Bytes) -> io::Result<Option<T>> {
+    fn answered(&mut self, frame: &Frame) -> io::Result<Reply<T>> {
+        let frame = &frame.bytes;
         if let Some(words) = self.unasked(frame)? {
-            let Some(verb) = words.first().and_then(|name| Verb::parse(name)) else { return Ok(None) };
-            return Ok(self.confirmed(verb, words.get(1)));
+            return Ok(match words.first().and_then(|name| Verb::parse(name)) {
+                Some(verb) => self.confirmed(verb, words.get(1)).map_or(Reply::Further, Reply::To),
+                None => Reply::Push(words),
+            });
         }
         match frame.first() {
             // What HELLO answers to 3; a map before it could only be a RESP3 reply, too.
@@ -64,9 +79,16 @@ impl<T> Dialogue<T> {
             _ => {}
         }
         // MONITOR's lines come without a request.
-        Ok(self.due.pop_front().and_then(|due| due.tag))
+        Ok(self.due.pop_front().and_then(|due| due.tag).map_or(Reply::Further, Reply::To))
     }
 
+    fn drops_the_requests_of_the_gone(&self) -> bool {
+        // Redis carries out what it has read before it looks at the end. Only a command that blocks is given up.
+        false
+    }
+}
+
+impl<T> Resp<T> {
     /// The words of a frame that is no reply to the oldest request.
     fn unasked(&self, frame: &Bytes) -> io::Result<Option<Vec<Bytes>>> {
         let is_subscriber = || {
@@ -140,12 +162,22 @@ mod tests {
 
     /// Tells the frames of the server to a dialogue in which these requests were sent, numbered from 0.
     fn answers(requests: &[&str], frames: &[&'static str]) -> Vec<Option<usize>> {
-        let mut dialogue = Dialogue::new();
+        let mut dialogue = Resp::new();
         for (number, request) in requests.iter().enumerate() {
-            let arguments: Vec<_> = request.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
-            dialogue.asked(&arguments, number);
+            let bytes = Bytes::from(format!("{request}\r\n"));
+            dialogue.asked(&only(Direction::ToServer, &bytes), number);
         }
-        frames.iter().map(|frame| dialogue.answered(&Bytes::from_static(frame.as_bytes())).unwrap()).collect()
+        let mut answer =
+            |frame: &&'static str| match dialogue.answered(&only(Direction::ToClient, frame.as_bytes())).unwrap() {
+                Reply::To(number) => Some(number),
+                Reply::Push(_) | Reply::Further => None,
+            };
+        frames.iter().map(&mut answer).collect()
+    }
+
+    /// The one frame of these bytes.
+    fn only(direction: Direction, bytes: &[u8]) -> Frame {
+        Protocol::<usize>::split(&mut Resp::new(), direction, &mut BytesMut::from(bytes)).unwrap().unwrap()
     }
 
     #[test]
