@@ -1,16 +1,25 @@
 //! Strategies that are wrong on purpose: each is one of ours with one flaw, and stands for a defect that has been published, or
 //! that we could bring in by a careless change. The scenarios must catch every one of them, or they are too weak.
 
+mod cancel;
+mod clock;
 mod deadline;
+mod fence;
+mod flawed;
+mod majority;
+mod owner;
+mod release;
+mod renewal;
+mod retry;
+mod script;
+mod session;
+mod waiter;
 
 use std::path::Path;
-
-use futures_util::FutureExt;
 
 use crate::matrix::{self, Cell};
 use crate::report::{Cell as Shown, Table, Tone};
 use crate::scenario::{Expected, Observed, Scenario};
-use crate::strategy::Kind;
 use crate::{Failure, Progress, Strategy};
 
 /// A strategy with a flaw.
@@ -23,19 +32,22 @@ pub(crate) struct Mutant {
     pub(crate) caught_by: &'static [&'static str],
 }
 
-/// Every mutant.
-pub(crate) fn all() -> Vec<Mutant> {
-    vec![Mutant {
-        strategy: Strategy::new(
-            "mutant-deadline-from-reply",
-            "",
-            "as redis-token, but the deadline counts from the reply",
-            Kind::Token,
-            |seat| async { deadline::token(seat).await }.boxed(),
-        ),
-        flaw: "a slow reply makes the holder believe in more than the store has given",
-        caught_by: &["S06"],
-    }]
+/// Every mutant, in the order of the catalogue's families.
+pub(crate) fn all() -> impl Iterator<Item = Mutant> {
+    let ideas = [
+        retry::ALL,
+        owner::ALL,
+        deadline::ALL,
+        clock::ALL,
+        release::ALL,
+        renewal::ALL,
+        fence::ALL,
+        majority::ALL,
+        cancel::ALL,
+        waiter::ALL,
+        session::ALL,
+    ];
+    ideas.into_iter().flatten().copied()
 }
 
 /// Whether each mutant was caught by each scenario that must catch it.
