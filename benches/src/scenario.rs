@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lock_testkit::history::{History, Observable};
 
-use crate::lab::{Lab, Stage};
+use crate::lab::{Figure, Lab, Stage};
 use crate::strategy::Kind;
 use crate::{Failure, Strategy};
 
@@ -87,11 +87,13 @@ pub(crate) struct Outcome {
     pub(crate) observed: Observed,
     /// What was seen, with the events that show it.
     pub(crate) seen: Vec<String>,
+    /// What was measured; one above its limit breaks.
+    pub(crate) figures: Vec<Figure>,
 }
 
 impl Outcome {
     pub(crate) const fn not_played(expected: Expected) -> Self {
-        Self { expected, observed: Observed::NotPlayed, seen: Vec::new() }
+        Self { expected, observed: Observed::NotPlayed, seen: Vec::new(), figures: Vec::new() }
     }
 
     /// Whether the docs said so.
@@ -131,10 +133,11 @@ impl Scenario {
         for _ in 0..TRIES {
             let key = format!("{}/{}/{:x}", self.id, strategy.name(), fastrand::u64(..));
             let history = History::on(lab.now());
-            let stage = Stage { lab, strategy: *strategy, key, history };
+            let stage = Stage::new(lab, *strategy, key, history);
             match tokio::time::timeout(LIMIT, (self.play)(&stage)).await {
                 Ok(Ok(())) => {
-                    (outcome.observed, outcome.seen) = self.judge(&stage.history);
+                    outcome.figures = stage.figures();
+                    (outcome.observed, outcome.seen) = self.judge(&stage.history, &outcome.figures);
                     return outcome;
                 }
                 Ok(Err(error)) => outcome.observed = Observed::NotMade(error.to_string()),
@@ -147,7 +150,7 @@ impl Scenario {
         outcome
     }
 
-    fn judge(&self, history: &History) -> (Observed, Vec<String>) {
+    fn judge(&self, history: &History, figures: &[Figure]) -> (Observed, Vec<String>) {
         let events = history.events();
         let seen: Vec<_> = Observable::ALL.into_iter().flat_map(|observable| observable.find(&events)).collect();
         let is_seen = |observables: &[Observable]| seen.iter().any(|seen| observables.contains(&seen.observable));
@@ -157,7 +160,7 @@ impl Scenario {
             .collect();
         let observed = if is_seen(&others) {
             Observed::BreaksOtherwise
-        } else if is_seen(self.breaks_by) {
+        } else if is_seen(self.breaks_by) || figures.iter().any(|figure| figure.value > figure.at_most) {
             Observed::Breaks
         } else {
             Observed::Holds
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_outcome_is_documented_both_ways() {
-        let outcome = |expected, observed| Outcome { expected, observed, seen: Vec::new() };
+        let outcome = |expected, observed| Outcome { expected, observed, seen: Vec::new(), figures: Vec::new() };
         for (expected, observed, documented) in [
             (Expected::Breaks(""), Observed::Breaks, true),
             (Expected::Breaks(""), Observed::Holds, false),

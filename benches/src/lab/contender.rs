@@ -379,6 +379,11 @@ impl Acquiring {
         })
     }
 
+    /// Whether there is an answer, without waiting.
+    pub(crate) fn is_answered(&mut self) -> bool {
+        self.pending.is_answered()
+    }
+
     /// Drops its future in the contender.
     pub(crate) async fn cancel(self) -> Result<(), Failure> {
         let id = self.pending.id;

@@ -1,10 +1,13 @@
 use std::fs;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::Lease;
+use lock_testkit::fault::Proxy;
 use lock_testkit::history::History;
+use serde::Serialize;
 
 use super::{Client, Contender, Lab, PATIENCE, Place, Resource, Setup};
 use crate::strategy::Kind;
@@ -23,9 +26,34 @@ pub(crate) struct Stage<'a> {
     /// A name that no other cell uses.
     pub(crate) key: String,
     pub(crate) history: History,
+    figures: Mutex<Vec<Figure>>,
+}
+
+/// What a scenario has measured, beside what its history shows. Above its limit it breaks.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) of: &'static str,
+    pub(crate) value: f64,
+    pub(crate) at_most: f64,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) const fn new(lab: &'a Lab, strategy: Strategy, key: String, history: History) -> Self {
+        Self { lab, strategy, key, history, figures: Mutex::new(Vec::new()) }
+    }
 }
 
 impl Stage<'_> {
+    /// Writes a figure down.
+    pub(crate) fn measured(&self, figure: Figure) {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).push(figure);
+    }
+
+    /// What was written down.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.strategy.kind()
     }
@@ -52,10 +80,10 @@ impl Stage<'_> {
     /// Another client beside this contender: in a process of its own, unless the locks are kept in the process.
     pub(crate) async fn beside(&self, contender: &Contender, name: &str) -> Result<Beside, Failure> {
         if self.kind().store() == Store::Process {
-            return Ok(Beside { client: contender.client(name).await?, _process: None });
+            return Ok(Beside { client: contender.client(name).await?, process: None });
         }
         let process = self.contender(name).await?;
-        Ok(Beside { client: (*process).clone(), _process: Some(process) })
+        Ok(Beside { client: (*process).clone(), process: Some(process) })
     }
 
     /// What only the names that this cell has given to the store contain, however the store writes a key.
@@ -172,7 +200,14 @@ impl Stage<'_> {
 /// A client, with the process that it has for itself.
 pub(crate) struct Beside {
     client: Client,
-    _process: Option<Contender>,
+    process: Option<Contender>,
+}
+
+impl Beside {
+    /// The proxies in front of its servers: none if the locks are kept in the process.
+    pub(crate) fn proxies(&self) -> &[Proxy] {
+        self.process.as_ref().map_or(&[], Contender::proxies)
+    }
 }
 
 impl Deref for Beside {
