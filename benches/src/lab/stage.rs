@@ -5,6 +5,7 @@ use lock_testkit::history::History;
 
 use super::{Contender, Lab, PATIENCE, Place, Resource, Setup};
 use crate::strategy::Kind;
+use crate::tell::Transcript;
 use crate::{Failure, Strategy};
 
 /// Where one scenario is played with one strategy: servers that are warm, a key and a history of its own.
@@ -14,6 +15,8 @@ pub(crate) struct Stage<'a> {
     /// A name that no other cell uses.
     pub(crate) key: String,
     pub(crate) history: History,
+    /// Where what goes over the wire is written down, if it is to be told.
+    pub(crate) transcript: Option<Transcript>,
 }
 
 impl Stage<'_> {
@@ -37,7 +40,7 @@ impl Stage<'_> {
 
     /// A contender at servers of the scenario's own.
     pub(crate) async fn contender_at(&self, name: &str, place: &Place, setup: Setup) -> Result<Contender, Failure> {
-        Contender::start(self.lab, &self.strategy, place, setup, &self.history, name, &self.key).await
+        Contender::start(self, place, setup, name).await
     }
 
     /// A fixed lease that is soon over: the shortest that leaves a busy machine room to act within it.
