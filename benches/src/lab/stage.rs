@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::{Client, Contender, Lab, PATIENCE, Place, Resource, Setup};
 use crate::strategy::Kind;
+use crate::tell::Transcript;
 use crate::{Failure, Store, Strategy};
 
 /// What is longer than all leases of the scenarios.
@@ -26,6 +27,8 @@ pub(crate) struct Stage<'a> {
     /// A name that no other cell uses.
     pub(crate) key: String,
     pub(crate) history: History,
+    /// Where what goes over the wire is written down, if it is to be told.
+    pub(crate) transcript: Option<Transcript>,
     figures: Mutex<Vec<Figure>>,
 }
 
@@ -34,12 +37,26 @@ pub(crate) struct Stage<'a> {
 pub(crate) struct Figure {
     pub(crate) of: &'static str,
     pub(crate) value: f64,
-    pub(crate) at_most: f64,
+    /// None, if it is only told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) at_most: Option<f64>,
+}
+
+impl Figure {
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.at_most.is_some_and(|at_most| self.value > at_most)
+    }
 }
 
 impl<'a> Stage<'a> {
-    pub(crate) const fn new(lab: &'a Lab, strategy: Strategy, key: String, history: History) -> Self {
-        Self { lab, strategy, key, history, figures: Mutex::new(Vec::new()) }
+    pub(crate) const fn new(
+        lab: &'a Lab,
+        strategy: Strategy,
+        key: String,
+        history: History,
+        transcript: Option<Transcript>,
+    ) -> Self {
+        Self { lab, strategy, key, history, transcript, figures: Mutex::new(Vec::new()) }
     }
 }
 
@@ -74,7 +91,7 @@ impl Stage<'_> {
 
     /// A contender at servers of the scenario's own.
     pub(crate) async fn contender_at(&self, name: &str, place: &Place, setup: Setup) -> Result<Contender, Failure> {
-        Contender::start(self.lab, &self.strategy, place, setup, &self.history, name, &self.key).await
+        Contender::start(self, place, setup, name).await
     }
 
     /// Another client beside this contender: in a process of its own, unless the locks are kept in the process.
