@@ -466,7 +466,7 @@ impl Comparison {
         for compared in &self.strategies {
             for fault in &compared.faults {
                 for Figure { of, value, .. } in &fault.figures {
-                    let told = format!("{} {}", compared.strategy, figure(*value));
+                    let told = format!("{} {value}", compared.strategy);
                     match lines.iter_mut().find(|(scenario, line, _)| (*scenario, *line) == (fault.scenario, of)) {
                         Some((.., told_before)) => told_before.push(told),
                         None => lines.push((fault.scenario, of, vec![told])),
