@@ -1,5 +1,32 @@
 //! Family A: getting the lock.
 
-use super::Scenario;
+mod crash;
+mod foreign;
+mod late;
+mod reply;
+mod ttl;
 
-pub(super) const ALL: &[Scenario] = &[];
+use lock_testkit::fault::Request;
+
+use super::Scenario;
+use crate::lab::Stage;
+
+pub(super) const ALL: &[Scenario] = &[
+    crash::CRASH,
+    crash::LOST_EXPIRE,
+    ttl::HALF_A_SECOND,
+    reply::LOST_REPLY,
+    late::LATE_ACQUIRE,
+    reply::SLOW_REPLY,
+    foreign::SAME_OWNER,
+    foreign::FOREIGN_VALUE,
+];
+
+/// The request that takes the lock: the first that writes the lock's name, or on a queue the one that takes a place in it.
+pub(super) fn takes_the_lock(stage: &Stage<'_>) -> Request {
+    Request::matching(|arguments| {
+        let is = |name: &[u8]| arguments.first().is_some_and(|first| first.eq_ignore_ascii_case(name));
+        [&b"SETNX"[..], b"SET", b"EVALSHA", b"EVAL", b"Txn", b"create"].into_iter().any(is)
+    })
+    .with_part(stage.mark())
+}
