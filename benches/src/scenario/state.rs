@@ -30,6 +30,7 @@ pub(super) const ALL: &[Scenario] = &[
     forget::FLUSH,
     gray::NO_SCRIPTS,
     gray::SILENT,
+    gray::BUSY,
     tokens::DATA_LOST,
     tokens::CLOCK_BACK,
     tokens::BOTH_RESET,

@@ -1,3 +1,5 @@
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -5,8 +7,8 @@ use lock_testkit::RedisServer;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
-use super::ONE_REDIS;
-use crate::lab::{Answer, Setup, Stage};
+use super::{ONE_REDIS, Servers};
+use crate::lab::{Answer, Place, Setup, Stage};
 use crate::strategy::Kind::{
     BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
@@ -71,23 +73,60 @@ pub(super) const SILENT: Scenario = Scenario {
 };
 
 async fn silent(stage: &Stage<'_>) -> Result<(), Failure> {
+    let place = stage.lab.place(stage.kind().store())?;
+    while_unserved(stage, &place, || Standstill::begin(stage)).await
+}
+
+/// redis.io, "EVAL": a script that runs for longer than `busy-reply-threshold` is not ended; others are answered BUSY.
+pub(super) const BUSY: Scenario = Scenario {
+    id: "S42busy",
+    title: "a script of somebody else does not end, and the servers refuse everything",
+    steps: &[
+        "A acquires with a short lease that is renewed",
+        "on every server somebody runs a script without an end: after 50 ms all others are answered BUSY",
+        "A's guard must say \"lost\" by A's own clock; B must be told within its limit that it gets nothing",
+        "the scripts are killed, and the lease is over: a fresh client must get the lock",
+        "A looks at its guard once more, and acts if that says \"held\"",
+    ],
+    breaks_by: &[Observable::InLeaseOverlap, Observable::Stuck],
+    beside: &[Observable::RawOverlap],
+    expected: &[
+        (&[Memory], Expected::CannotApply("there is no server")),
+        (
+            ONE_REDIS,
+            Expected::Holds("BUSY says nothing about the lock: the renewal is tried until the deadline, and no longer"),
+        ),
+        (&[Redlock, RedlockFenced], Expected::Holds("the same, where every node is busy")),
+        (&[Etcd, ZooKeeper], Expected::CannotApply("it runs no scripts")),
+    ],
+    play: |stage| busy(stage).boxed(),
+};
+
+async fn busy(stage: &Stage<'_>) -> Result<(), Failure> {
+    let servers = Servers::start(stage, &[])?;
+    while_unserved(stage, &servers.place(), || Endless::begin(&servers)).await
+}
+
+/// `begin` takes the servers away from their clients, until what it returns is dropped.
+async fn while_unserved<T>(
+    stage: &Stage<'_>,
+    place: &Place,
+    begin: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(), Failure> {
     /// How long B is to try.
     const B_LIMIT: Duration = Duration::from_millis(300);
 
-    let (a, b) = (stage.contender_with("a", Setup::frail()).await?, stage.contender("b").await?);
+    let a = stage.contender_at("a", place, Setup::frail()).await?;
+    let b = stage.contender_at("b", place, Setup::patient()).await?;
     let held = a.acquire(stage.renewed()).await?;
-    let standstill = Standstill::begin(stage)?;
-    // Each "yes" is written down as something that A acts on.
-    let lost = async {
-        while held.is_held().await? {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok::<_, Failure>(())
-    };
-    // What B was told is in the history.
-    let (_, ()) = tokio::try_join!(b.acquiring(stage.long(), B_LIMIT)?.outcome(), lost)?;
-    drop(standstill);
-    let prober = stage.contender("prober").await?;
+    let unserved = begin()?;
+    // What B is told is in the history, and so is each "yes" of A's guard, as something that A acts on.
+    let waiting = b.acquiring(stage.long(), B_LIMIT)?;
+    stage.pass(stage.short_ttl()).await?;
+    held.is_held().await?;
+    drop(waiting.outcome().await?);
+    drop(unserved);
+    let prober = stage.contender_at("prober", place, Setup::patient()).await?;
     prober.probe(stage.short(), stage.bound()).await?;
     let third = prober.acquire(stage.long()).await?;
     held.is_held().await?;
@@ -126,6 +165,33 @@ impl Drop for Standstill<'_> {
     fn drop(&mut self) {
         // A server that could not be continued is seen by whoever comes next.
         drop(self.end());
+    }
+}
+
+/// A script without an end on each of these servers, until this is dropped.
+struct Endless<'a> {
+    servers: &'a Servers,
+    _scripts: Vec<TcpStream>,
+}
+
+impl<'a> Endless<'a> {
+    fn begin(servers: &'a Servers) -> Result<Self, Failure> {
+        let begin = |server: &RedisServer| {
+            // Redis 7 has another name for it, and knows this one.
+            server.command::<()>(&["CONFIG", "SET", "lua-time-limit", "50"])?;
+            let mut connection = TcpStream::connect(server.addr())?;
+            connection.write_all(b"EVAL 'while true do end' 0\r\n")?;
+            Ok::<_, Failure>(connection)
+        };
+        let scripts = servers.all().map(|server| begin(&server.server)).collect::<Result<_, _>>()?;
+        Ok(Self { servers, _scripts: scripts })
+    }
+}
+
+impl Drop for Endless<'_> {
+    fn drop(&mut self) {
+        // The servers are the scenario's own: one that stays busy fails the next step, and goes with it.
+        self.servers.all().for_each(|server| drop(server.server.command::<()>(&["SCRIPT", "KILL"])));
     }
 }
 
