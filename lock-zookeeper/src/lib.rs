@@ -36,6 +36,7 @@ mod naming;
 mod path;
 mod place;
 mod proof;
+mod quiet;
 mod session;
 mod sessions;
 mod unsettled;

@@ -7,6 +7,7 @@ mod ground;
 mod input;
 mod line;
 mod nodes;
+mod quiet;
 mod replies;
 mod runtimes;
 mod sessions;
