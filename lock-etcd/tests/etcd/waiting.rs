@@ -287,6 +287,35 @@ async fn a_hand_over_is_prompt_in_a_busy_store() {
     assert!(times[middle] < 4 * raw[middle], "{times:?}; a transaction {:?}", raw[middle]);
 }
 
+/// The watch tells of nothing before it began, and the next look without a cause would come after 600 ms.
+#[tokio::test]
+async fn a_release_between_the_look_and_the_watch_is_seen_at_once() {
+    let cluster = one();
+    let proxy = Proxy::start_opaque(cluster.member(0).addr()).unwrap();
+    let url = format!("http://{}", proxy.addr());
+    let (a, b) = (etcd(&cluster), Arc::new(lock_etcd::Etcd::connect([&url]).unwrap()));
+    let far = etcd_client::Client::connect([&url], None).await.unwrap();
+    proxy.set_delay(Direction::ToServer, Duration::from_millis(50));
+    let (mut raw, mut times) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let sent = Moment::now();
+        far.kv_client().txn(Txn::new().and_then([TxnOp::put("raw", "x", None)])).await.unwrap();
+        raw.push(Moment::now().saturating_duration_since(sent));
+        let held = take(&a, &renewed("a", 60)).await;
+        let waiter = Waiter::start(&b, renewed("a", 60)).await;
+        // The request for the watch is on its way.
+        let released = Moment::now();
+        assert_eq!(a.release(&held).await.unwrap(), Release::Released);
+        let grant = waiter.granted().await;
+        times.push(Moment::now().saturating_duration_since(released));
+        assert_eq!(b.release(&grant).await.unwrap(), Release::Released);
+    }
+    raw.sort_unstable();
+    times.sort_unstable();
+    println!("median {:?}; a transaction {:?}", times[2], raw[2]);
+    assert!(times[2] < 6 * raw[2], "{times:?}; a transaction {:?}", raw[2]);
+}
+
 /// A look every 600 to 800 ms, and next to nothing else.
 #[tokio::test]
 async fn an_idle_waiter_sends_next_to_nothing() {
