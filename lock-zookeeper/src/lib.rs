@@ -31,6 +31,9 @@
 
 mod config;
 mod error;
+#[cfg(test)]
+#[path = "../tests/zookeeper/hostile.rs"]
+mod hostile;
 mod line;
 mod naming;
 mod path;

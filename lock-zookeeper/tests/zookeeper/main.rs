@@ -4,6 +4,7 @@ mod access;
 mod cancelled;
 mod failures;
 mod ground;
+mod hostile;
 mod input;
 mod line;
 mod nodes;
