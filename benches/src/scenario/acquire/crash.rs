@@ -3,7 +3,7 @@ use lock_testkit::fault::Request;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
-use super::takes_the_lock;
+use super::{make_path, takes_the_lock};
 use crate::Failure;
 use crate::lab::Stage;
 use crate::strategy::Kind::{
@@ -39,6 +39,7 @@ pub(super) const CRASH: Scenario = Scenario {
 
 async fn crash(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.frail("a").await?;
+    make_path(stage, &a).await?;
     let applied: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_reply()).collect();
     let _acquiring = a.trying(stage.short())?;
     for applied in &applied {
@@ -75,6 +76,7 @@ pub(super) const LOST_EXPIRE: Scenario = Scenario {
 
 async fn lost_expire(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.frail("a").await?;
+    make_path(stage, &a).await?;
     let last = || match stage.kind() {
         SetnxExpire => Request::command("EXPIRE").with_part(stage.mark()),
         _ => takes_the_lock(stage),

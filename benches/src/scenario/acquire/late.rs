@@ -5,7 +5,7 @@ use lock_testkit::fault::Armed;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
-use super::takes_the_lock;
+use super::{make_path, takes_the_lock};
 use crate::Failure;
 use crate::lab::{Answer, Setup, Stage};
 use crate::strategy::Kind::{
@@ -41,6 +41,7 @@ async fn late_acquire(stage: &Stage<'_>) -> Result<(), Failure> {
     const PATIENT_FOR: Duration = Duration::from_millis(300);
 
     let a = stage.contender_with("a", Setup::frail().with_request_limit(PATIENT_FOR)).await?;
+    make_path(stage, &a).await?;
     let late: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_request()).collect();
     let answer = a.claim(stage.short()).try_acquire().await?;
     if !matches!(answer, Answer::Error { without_effect: false, .. }) {

@@ -5,7 +5,7 @@ use lock_testkit::fault::Armed;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
-use super::takes_the_lock;
+use super::{make_path, takes_the_lock};
 use crate::Failure;
 use crate::lab::{Answer, PATIENCE, Stage};
 use crate::strategy::Kind::{
@@ -43,6 +43,7 @@ pub(super) const LOST_REPLY: Scenario = Scenario {
 
 async fn lost_reply(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender("a").await?;
+    make_path(stage, &a).await?;
     let lost: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).lose_reply()).collect();
     let claim = a.claim(stage.long());
     let mut answer = claim.try_acquire().await?;
@@ -85,6 +86,7 @@ pub(super) const SLOW_REPLY: Scenario = Scenario {
 
 async fn slow_reply(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
+    make_path(stage, &a).await?;
     let slow: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_reply()).collect();
     let trying = a.trying(stage.short())?;
     for slow in &slow {

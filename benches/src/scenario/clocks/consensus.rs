@@ -1,8 +1,6 @@
-use std::io;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lock_clock::Clock;
 use lock_testkit::history::Observable;
 use lock_testkit::{EtcdCluster, ZooKeeperEnsemble};
 
