@@ -176,6 +176,17 @@ impl Place {
         Self { store: Store::ZooKeeper, addrs: (0..ensemble.size()).map(|member| ensemble.addr(member)).collect() }
     }
 
+    /// One of the servers alone.
+    pub(crate) fn only(&self, server: usize) -> Self {
+        Self { addrs: vec![self.addrs[server]], ..*self }
+    }
+
+    /// All of the servers but one.
+    pub(crate) fn without(mut self, server: usize) -> Self {
+        self.addrs.remove(server);
+        self
+    }
+
     fn proxies(&self) -> io::Result<Vec<Proxy>> {
         let start = match self.store {
             Store::Process => return Ok(Vec::new()),

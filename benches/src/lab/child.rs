@@ -201,7 +201,7 @@ impl Child {
     ) -> Result<Answer, Failure> {
         let strategy = Strategy::known(strategy)?;
         let (memory, request_limit) = (self.memory.clone(), limits.request);
-        let seat = Seat { urls, memory, request_limit, session: Some(limits.session) };
+        let seat = Seat { urls, memory, request_limit, session: Some(limits.session), replicas: limits.replicas };
         let mut options = Options::new();
         if let Some(patience) = limits.unavailable_after {
             options = options.with_unavailable_after(patience);

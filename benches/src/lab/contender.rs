@@ -31,7 +31,8 @@ pub(crate) struct Setup {
 impl Setup {
     /// A client with time to spare: nothing of it ends before the scenario does.
     pub(crate) const fn patient() -> Self {
-        let limits = Limits { request: PATIENCE, session: Duration::from_secs(30), unavailable_after: None };
+        let session = Duration::from_secs(30);
+        let limits = Limits { request: PATIENCE, session, unavailable_after: None, replicas: None };
         Self { limits, current_thread: false }
     }
 
@@ -48,6 +49,12 @@ impl Setup {
 
     pub(crate) const fn with_unavailable_after(mut self, patience: Duration) -> Self {
         self.limits.unavailable_after = Some(patience);
+        self
+    }
+
+    /// A lock counts when so many replicas have it, where the strategy can ask for that.
+    pub(crate) const fn with_replicas(mut self, count: u32) -> Self {
+        self.limits.replicas = Some(count);
         self
     }
 
