@@ -50,6 +50,21 @@ pub(super) async fn ours(kind: Kind, seat: &Seat) -> Result<Arc<dyn Backend>> {
     strategy.expect("there is a strategy of every kind").backend(seat).await
 }
 
+/// Has every server know these scripts, so that no first request is one that is refused and sent again.
+pub(super) async fn load(urls: &[String], scripts: &[&str]) -> Result<()> {
+    let load = async |url: &String| -> redis::RedisResult<()> {
+        let mut redis = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+        for script in scripts {
+            redis::cmd("SCRIPT").arg("LOAD").arg(script).exec_async(&mut redis).await?;
+        }
+        Ok(())
+    };
+    for url in urls {
+        load(url).await.map_err(|error| failed("connect", error))?;
+    }
+    Ok(())
+}
+
 /// The error of a client that a mutant asks by itself.
 pub(super) fn failed(operation: &'static str, error: impl Display) -> Error {
     Error::new(ErrorKind::Unavailable, Effect::Unknown, "mutant", operation, error.to_string())

@@ -12,7 +12,7 @@ use lock_redis::{Call, Config, Connection, Script};
 use tokio::time::timeout;
 
 use super::Mutant;
-use super::flawed::{Flaw, flawed, lost, ours};
+use super::flawed::{Flaw, flawed, load, lost, ours};
 use crate::Strategy;
 use crate::strategy::{Kind, Seat};
 
@@ -56,12 +56,13 @@ async fn counted(seat: &Seat, count: Count) -> Result<Arc<dyn Backend>> {
     let config = Config::new().with_request_limit(seat.request_limit);
     let nodes: Vec<_> = join_all(seat.urls.iter().map(|url| Connection::open(url, config.clone()))).await;
     let nodes = nodes.into_iter().collect::<Result<_>>()?;
-    let [acquire, renew, release] = [
+    let scripts = [
         include_str!("../../../lock-redlock/src/acquire.lua"),
         include_str!("../../../lock-redlock/src/renew.lua"),
         include_str!("../../../lock-redlock/src/release.lua"),
-    ]
-    .map(Script::new);
+    ];
+    load(&seat.urls, &scripts).await?;
+    let [acquire, renew, release] = scripts.map(Script::new);
     flawed(Counted { ours: ours(Kind::Redlock, seat).await?, nodes, count, acquire, renew, release })
 }
 

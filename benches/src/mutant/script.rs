@@ -8,7 +8,7 @@ use lock_core::wait::{self, Attempt};
 use lock_core::{Backend, Claim, FencingToken, Grant, Moment, Release, Renew, Renewal, Result, Stop};
 use lock_redis::{Call, Connection, Script};
 
-use super::flawed::{Flaw, flawed, lost, ours};
+use super::flawed::{Flaw, flawed, load, lost, ours};
 use crate::strategy::{Kind, Seat};
 
 /// The scripts of one strategy.
@@ -58,7 +58,9 @@ impl Scripts {
     /// The strategy that runs these.
     pub(super) async fn backend(self, seat: &Seat) -> Result<Arc<dyn Backend>> {
         let ours = ours(self.kind, seat).await?;
-        let [acquire, renew, release] = [self.acquire, self.renew, self.release].map(Script::new);
+        let scripts = [self.acquire, self.renew, self.release];
+        load(&seat.urls, &scripts).await?;
+        let [acquire, renew, release] = scripts.map(Script::new);
         flawed(Changed { ours, redis: seat.redis().await?, scripts: self, acquire, renew, release })
     }
 }
