@@ -124,12 +124,18 @@ impl Seat {
         Connection::open(self.url(), Config::new().with_request_limit(self.request_limit)).await
     }
 
+    fn etcd(&self) -> lock_core::Result<Etcd> {
+        let config = lock_etcd::Config::new().with_request_limit(self.request_limit);
+        Etcd::connect_with(self.urls.clone(), etcd_client::ConnectOptions::new(), config)
+    }
+
     async fn zookeeper(&self) -> lock_core::Result<ZooKeeper> {
         let hosts = self.urls.join(",");
         let Some(session) = self.session else { return ZooKeeper::connect(&hosts).await };
         let connector =
             zookeeper_client::Client::connector().with_session_timeout(session).with_connection_timeout(session / 5);
-        ZooKeeper::from_connector(connector, hosts, lock_zookeeper::Config::new()).await
+        let config = lock_zookeeper::Config::new().with_request_limit(self.request_limit);
+        ZooKeeper::from_connector(connector, hosts, config).await
     }
 }
 
@@ -217,7 +223,7 @@ impl Strategy {
                 |seat| async { backend(seat.redlock().await?.fenced()) }.boxed(),
             ),
             Self::new("etcd", "hasp-Etcd", "a key under a lease, in order of create revision", Kind::Etcd, |seat| {
-                async { backend(Etcd::connect(seat.urls.clone())?) }.boxed()
+                async { backend(seat.etcd()?) }.boxed()
             }),
             Self::new(
                 "zookeeper",

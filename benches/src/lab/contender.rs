@@ -17,7 +17,7 @@ use lock_testkit::history::History;
 use tokio::sync::oneshot;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
-use super::{Lab, PATIENCE, Place};
+use super::{Gate, Lab, PATIENCE, Place};
 use crate::{Failure, Strategy};
 
 /// How a contender is set up.
@@ -280,7 +280,25 @@ impl Client {
 
     pub(crate) fn writing(&self, resource: &Resource, value: u64, held: &Held) -> Result<Pending, Failure> {
         let (client, hold) = (self.name.clone(), Some(held.hold.clone()));
-        self.begin(Ask::Write { client, resource: resource.clone(), value, hold })
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold, gate: None })
+    }
+
+    /// The same, where the write is on its way until the gate is opened.
+    pub(crate) fn writing_late(
+        &self,
+        resource: &Resource,
+        value: u64,
+        held: &Held,
+        gate: &Gate,
+    ) -> Result<Pending, Failure> {
+        let (client, hold) = (self.name.clone(), Some(held.hold.clone()));
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold, gate: Some(gate.path()) })
+    }
+
+    /// Writes by right of a claim that was put to the backend itself: there is no guard to look at.
+    pub(crate) async fn write_bare(&self, resource: &Resource, value: u64) -> Result<bool, Failure> {
+        let client = self.name.clone();
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold: None, gate: None })?.accepted().await
     }
 
     /// Reads, adds one and writes; whether that was accepted.
@@ -295,6 +313,17 @@ impl Client {
             Answer::Holder { held } => Ok(held),
             other => Err(format!("{} inspects, and the answer is {other:?}", self.name).into()),
         }
+    }
+
+    /// Waits until the store says that nobody holds the lock.
+    pub(crate) async fn free(&self) -> Result<(), Failure> {
+        let free = async {
+            while self.inspect().await? {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(PATIENCE, free).await.map_err(|_| format!("not free within {PATIENCE:?}"))?
     }
 
     /// Removes the lock as an administrator does.
@@ -465,7 +494,8 @@ impl Pending {
         !self.answer.is_empty() || self.answer.is_terminated()
     }
 
-    async fn accepted(self) -> Result<bool, Failure> {
+    /// Waits for the answer of a write: whether it was accepted.
+    pub(crate) async fn accepted(self) -> Result<bool, Failure> {
         match self.answer().await? {
             Answer::Done => Ok(true),
             Answer::Refused => Ok(false),

@@ -87,6 +87,8 @@ pub(crate) enum Ask {
         resource: Resource,
         value: u64,
         hold: Option<String>,
+        /// The write is sent now, and is on its way until there is a file of this name.
+        gate: Option<String>,
     },
     /// Waits until another has written, then reads, adds one and writes: the body of a critical section.
     Increment {
