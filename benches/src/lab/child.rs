@@ -438,6 +438,8 @@ impl Claimed {
             Ok(renewal) => {
                 let deadline = deadline(renewal.sent_at, renewal.ttl);
                 hold.renewed(deadline);
+                // There is no driver to know that it comes too late: what the backend says is acted on.
+                hold.affirmed(deadline);
                 Answer::Renewed { remaining: deadline.remaining() }
             }
             Err(error) => {

@@ -426,7 +426,11 @@ impl Held {
     }
 
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<Answer, Failure> {
-        self.client.ask(Ask::Extend { hold: self.hold.clone(), ttl }).await
+        self.extending(ttl)?.answer().await
+    }
+
+    pub(crate) fn extending(&self, ttl: Duration) -> Result<Pending, Failure> {
+        self.client.begin(Ask::Extend { hold: self.hold.clone(), ttl })
     }
 
     pub(crate) async fn release(&self) -> Result<Answer, Failure> {
