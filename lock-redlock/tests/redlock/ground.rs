@@ -10,7 +10,7 @@ use lock_testkit::RedisNodes;
 use lock_testkit::fault::{Proxy, Request};
 
 /// How much longer than it should something may take before it counts as not happening.
-pub(crate) const ROOM: Duration = Duration::from_secs(10);
+pub(crate) const ROOM: Duration = Duration::from_secs(60);
 
 pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
