@@ -246,6 +246,7 @@ pub struct RedisServerBuilder {
     password: Option<String>,
     tls: Option<Tls>,
     cluster_port: Option<Arc<Port>>,
+    in_memory: bool,
 }
 
 /// What the program is started as.
@@ -310,6 +311,13 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Keeps its files in memory where the system can. Sentinels and the nodes of a cluster write what they decide to the disk
+    /// and wait for it, and on a busy disk that takes longer than they may be silent.
+    fn in_memory(mut self) -> Self {
+        self.in_memory = true;
+        self
+    }
+
     /// Starts the server. It returns when the server answers PING.
     ///
     /// # Errors
@@ -319,7 +327,7 @@ impl RedisServerBuilder {
         const PORTS_TRIED: usize = 20;
 
         let program = find_program(env::var_os(VARIABLE), env::var_os("PATH"))?;
-        let folder = tempfile::Builder::new().prefix("hasp-redis-").tempdir()?;
+        let folder = self.folder()?;
         let door = Arc::new(Door::new(folder.path().join("redis.sock")));
         if let Some(Tls { certificate, key }) = &self.tls {
             fs::write(folder.path().join("tls.crt"), certificate)?;
@@ -351,6 +359,17 @@ impl RedisServerBuilder {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn folder(&self) -> io::Result<TempDir> {
+        let mut named = tempfile::Builder::new();
+        named.prefix("hasp-redis-");
+        if self.in_memory
+            && let Ok(folder) = named.tempdir_in(MEMORY)
+        {
+            return Ok(folder);
+        }
+        named.tempdir()
     }
 
     fn config_file(&self, port: &Port, tls_port: Option<&Port>, door: &Door) -> String {
@@ -388,6 +407,9 @@ impl fmt::Debug for RedisServerBuilder {
     }
 }
 
+/// Where Linux keeps files in memory (shm_overview(7)).
+const MEMORY: &str = "/dev/shm";
+
 /// The variable that names the redis-server to run.
 const VARIABLE: &str = "HASP_REDIS_SERVER";
 
@@ -401,6 +423,15 @@ fn start_all(builders: Vec<RedisServerBuilder>) -> io::Result<Vec<RedisServer>> 
     thread::scope(|scope| {
         let starting: Vec<_> = builders.into_iter().map(|builder| scope.spawn(|| builder.start())).collect();
         starting.into_iter().map(|server| server.join().expect("starting a server does not panic")).collect()
+    })
+}
+
+/// What each of these servers has logged, for whoever wants to know why a test failed.
+fn logs<'a>(servers: impl Iterator<Item = &'a RedisServer>) -> String {
+    servers.fold(String::new(), |mut logs, server| {
+        let log = server.log().unwrap_or_else(|error| format!("cannot be read: {error}\n"));
+        write!(logs, "the log of {server:?}:\n{log}").expect("a string takes every text");
+        logs
     })
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, io, thread};
 use lock_core::Moment;
 use redis::RedisResult;
 
-use super::{RedisServer, start_all};
+use super::{RedisServer, logs, start_all};
 use crate::port::Port;
 
 /// How many slots a Redis Cluster has.
@@ -21,6 +21,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 ///
 /// Nodes 0 to 2 start as masters, with a third of the slots each, and 3 to 5 as their replicas, in this order. A master
 /// that does not answer for 2 s is replaced by its replica. It needs Redis 7.
+///
+/// When a panic drops it, as that of an assertion, it prints what the nodes have logged.
 ///
 /// # Examples
 ///
@@ -44,6 +46,7 @@ impl RedisCluster {
     pub fn start() -> io::Result<Self> {
         let nodes = (0..2 * MASTERS).map(|_| {
             Ok(RedisServer::builder()
+                .in_memory()
                 .config("cluster-enabled", "yes")
                 // Its default is the port plus 10,000, among those that the kernel gives to clients.
                 .cluster_port(Port::free()?)
@@ -193,6 +196,14 @@ impl Deref for RedisCluster {
 
     fn deref(&self) -> &[RedisServer] {
         &self.0
+    }
+}
+
+impl Drop for RedisCluster {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", logs(self.iter()));
+        }
     }
 }
 

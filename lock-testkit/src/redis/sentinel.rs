@@ -4,16 +4,29 @@ use std::{io, thread};
 use lock_core::Moment;
 use redis::RedisResult;
 
-use super::{RedisServer, start_all};
+use super::{RedisServer, logs, start_all};
 
-/// How long the sentinels may take to find each other; they need half a second.
+/// How long the sentinels may take to find each other, which takes half a second, and to begin a failover.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The sentinels' times in milliseconds, where they have no option for them, until they have found each other. They would tell
+/// each other of themselves every two seconds, and ask the master for its replicas every ten. And after a pause of two
+/// seconds, as a busy machine makes it, they would do nothing for half a minute.
+const TO_MEET: [&str; 8] =
+    ["PUBLISH-PERIOD", "100", "INFO-PERIOD", "500", "TILT-TRIGGER", "60000", "TILT-PERIOD", "1000"];
+
+/// And afterwards. A sentinel makes any other server that has called itself a master for four of these periods a replica.
+/// The one that leads a failover may see only after a second that its replica is the master now, and tells the others then:
+/// if they do not wait for that, they undo its work.
+const THEN: [&str; 2] = ["PUBLISH-PERIOD", "1000"];
 
 /// A private Redis under Sentinel: a master, its replica, and three sentinels that watch them, two of which must agree. Each
 /// is a [`RedisServer`], to be killed, stopped and restarted.
 ///
-/// A master that does not answer for a second is replaced, which takes a second or two more; a former master that comes
-/// back is made a replica. It needs Redis 7.
+/// A master that does not answer for two seconds is replaced, which takes a second or two more; a former master that comes
+/// back is made a replica after four. It needs Redis 7.
+///
+/// When a panic drops it, as that of an assertion, it prints what the servers and the sentinels have logged.
 ///
 /// # Examples
 ///
@@ -41,7 +54,7 @@ impl RedisSentinel {
     ///
     /// As for [`RedisServer::start`]; `TimedOut` if the sentinels do not find each other within a minute.
     pub fn start() -> io::Result<Self> {
-        let server = || RedisServer::builder().config("repl-diskless-sync-delay", "0");
+        let server = || RedisServer::builder().in_memory().config("repl-diskless-sync-delay", "0");
         let master = server().start()?;
         let replica = server().config("replicaof", &format!("127.0.0.1 {}", master.port())).start()?;
         settle(&replica, "the replica has its data", || {
@@ -50,32 +63,25 @@ impl RedisSentinel {
         let monitor = format!("monitor {} 127.0.0.1 {} 2", Self::NAME, master.port());
         let sentinel = RedisServer::builder()
             .sentinel()
+            .in_memory()
             .config("sentinel", &monitor)
-            .config("sentinel", &format!("down-after-milliseconds {} 1000", Self::NAME))
+            .config("sentinel", &format!("down-after-milliseconds {} 2000", Self::NAME))
             .config("sentinel", &format!("failover-timeout {} 3000", Self::NAME));
         let sentinels = start_all(vec![sentinel; 3])?;
+        let set = |sentinel: &RedisServer, times: &[&str]| {
+            sentinel.command::<()>(&[&["SENTINEL", "DEBUG"], times].concat()).map_err(io::Error::other)
+        };
         for sentinel in &sentinels {
-            // They would tell each other of themselves every two seconds, and ask the master for its replicas every ten.
-            // And after a pause of two seconds, as a busy machine makes it, they would do nothing for half a minute.
-            let faster = [
-                "SENTINEL",
-                "DEBUG",
-                "PUBLISH-PERIOD",
-                "100",
-                "INFO-PERIOD",
-                "500",
-                "TILT-TRIGGER",
-                "60000",
-                "TILT-PERIOD",
-                "1000",
-            ];
-            sentinel.command::<()>(&faster).map_err(io::Error::other)?;
+            set(sentinel, &TO_MEET)?;
         }
         for sentinel in &sentinels {
             settle(sentinel, "each sentinel knows the replica and two other sentinels", || {
                 let info = sentinel.command::<String>(&["INFO", "sentinel"])?;
                 Ok(info.contains("slaves=1,sentinels=3"))
             })?;
+        }
+        for sentinel in &sentinels {
+            set(sentinel, &THEN)?;
         }
         Ok(Self { sentinels, servers: vec![master, replica] })
     }
@@ -116,11 +122,26 @@ impl RedisSentinel {
     ///
     /// # Errors
     ///
-    /// If the first sentinel that runs refuses.
+    /// If the first sentinel that runs refuses; `TimedOut` if for a minute it has not heard enough of the replica.
     pub fn fail_over(&self) -> RedisResult<()> {
         let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_awake());
         let sentinel = sentinel.ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "no sentinel runs"))?;
-        sentinel.command(&["SENTINEL", "FAILOVER", Self::NAME])
+        settle(sentinel, "the sentinel knows a good replica", || {
+            match sentinel.command::<()>(&["SENTINEL", "FAILOVER", Self::NAME]) {
+                // It has not been asked, or has not answered, for a second and a half.
+                Err(error) if error.code() == Some("NOGOODSLAVE") => Ok(false),
+                answer => answer.map(|()| true),
+            }
+        })?;
+        Ok(())
+    }
+}
+
+impl Drop for RedisSentinel {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", logs(self.servers.iter().chain(&self.sentinels)));
+        }
     }
 }
 
