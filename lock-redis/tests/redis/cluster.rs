@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lock_core::{Backend, Effect, ErrorKind, Lease, Locks, LossReason, Options, Release, Renew, Stop, WakeUp};
-use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
+use lock_redis::{Config, Connection, Reentrant, ReentrantOptions, Token, TokenOptions, Unlock};
 use lock_testkit::{RedisCluster, RedisServer};
 
 use crate::ground::{claim, key_of, millis, soon, take, until};
@@ -290,23 +290,33 @@ async fn a_silent_master_holds_up_its_own_locks_only_and_is_replaced() {
 #[tokio::test]
 async fn min_replicas_work_in_a_cluster() {
     let cluster = RedisCluster::start().unwrap();
-    let options = TokenOptions::new().with_min_replicas(1, millis(10_000));
-    let backend = Token::new(connect(&cluster).await, options).await.unwrap();
-    let mut grants = Vec::new();
-    for number in 0..30 {
-        grants.push(take(&backend, &number.to_string(), millis(60_000)).await);
-    }
-    let batch: Vec<_> = grants.iter().map(|grant| Renew::new(grant, millis(90_000))).collect();
-    for answer in backend.renew(&batch).await {
-        answer.unwrap();
-    }
-    cluster.move_slot(cluster.slot("hasp:1").unwrap(), (place(&cluster, &backend, "1") + 1) % 3).unwrap();
-    let renewing = async {
-        while let Err(error) = backend.renew(&[Renew::new(&grants[1], millis(90_000))]).await.remove(0) {
-            assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
+    let reentrant = ReentrantOptions::new().with_min_replicas(1, millis(10_000));
+    let backends: [Arc<dyn Backend>; 2] = [
+        Arc::new(
+            Token::new(connect(&cluster).await, TokenOptions::new().with_min_replicas(1, millis(10_000)))
+                .await
+                .unwrap(),
+        ),
+        Arc::new(Reentrant::with_options(connect(&cluster).await, reentrant).await.unwrap()),
+    ];
+    for backend in &backends {
+        let mut grants = Vec::new();
+        for number in 0..30 {
+            grants.push(take(&**backend, &number.to_string(), millis(60_000)).await);
         }
-    };
-    soon(renewing).await;
+        let batch: Vec<_> = grants.iter().map(|grant| Renew::new(grant, millis(90_000))).collect();
+        for answer in backend.renew(&batch).await {
+            answer.unwrap();
+        }
+        let slot = cluster.slot(&key_of(&**backend, "1")).unwrap();
+        cluster.move_slot(slot, (place(&cluster, &**backend, "1") + 1) % 3).unwrap();
+        let renewing = async {
+            while let Err(error) = backend.renew(&[Renew::new(&grants[1], millis(90_000))]).await.remove(0) {
+                assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
+            }
+        };
+        soon(renewing).await;
+    }
 }
 
 #[tokio::test]
