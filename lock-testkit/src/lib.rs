@@ -88,6 +88,9 @@ mod zookeeper;
 #[cfg(feature = "tls")]
 pub use self::certificates::Certificates;
 pub use self::etcd::{EtcdCluster, EtcdClusterBuilder, EtcdMember};
-pub use self::redis::{Monitor, Monitored, RedisCluster, RedisNodes, RedisSentinel, RedisServer, RedisServerBuilder};
+pub use self::redis::{
+    Monitor, Monitored, RedisCluster, RedisClusterBuilder, RedisNodes, RedisSentinel, RedisSentinelBuilder,
+    RedisServer, RedisServerBuilder,
+};
 pub use self::zookeeper::{ZooKeeperEnsemble, ZooKeeperEnsembleBuilder};
 pub use process::Process;

@@ -20,10 +20,10 @@ use redis::{FromRedisValue, RedisResult};
 use tempfile::TempDir;
 
 use self::admin::{Door, USER};
-pub use self::cluster::RedisCluster;
+pub use self::cluster::{RedisCluster, RedisClusterBuilder};
 pub use self::monitor::{Monitor, Monitored};
 pub use self::nodes::RedisNodes;
-pub use self::sentinel::RedisSentinel;
+pub use self::sentinel::{RedisSentinel, RedisSentinelBuilder};
 use crate::Process;
 use crate::port::Port;
 use crate::program;
@@ -218,6 +218,16 @@ impl RedisServer {
     /// If the log cannot be read.
     pub fn log(&self) -> io::Result<String> {
         fs::read_to_string(log_path(self.folder.path()))
+    }
+
+    /// The URL of the TLS port, if it has one, or else of the other.
+    fn client_url(&self) -> String {
+        self.tls_url().unwrap_or_else(|| self.url())
+    }
+
+    /// The port on which other servers reach it: by TLS, if it has that.
+    fn peer_port(&self) -> u16 {
+        self.tls_port.as_ref().unwrap_or(&self.port).number()
     }
 
     /// Whether it runs and has not been stopped.
