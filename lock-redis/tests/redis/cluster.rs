@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use lock_core::{Backend, Effect, ErrorKind, Lease, Locks, LossReason, Options, Release, Renew, Stop, WakeUp};
 use lock_redis::{Config, Connection, Reentrant, ReentrantOptions, Token, TokenOptions, Unlock};
@@ -9,8 +10,11 @@ use lock_testkit::{RedisCluster, RedisServer};
 
 use crate::ground::{claim, key_of, millis, soon, take, until};
 
+/// Enough for a request on a busy machine; a node that is silent costs its own locks as much.
+const LIMIT: Duration = Duration::from_secs(5);
+
 async fn connect(cluster: &RedisCluster) -> Connection {
-    Connection::open_cluster(&cluster.urls(), Config::new()).await.unwrap()
+    Connection::open_cluster(&cluster.urls(), Config::new().with_request_limit(LIMIT)).await.unwrap()
 }
 
 async fn token(cluster: &RedisCluster) -> Arc<dyn Backend> {
@@ -107,7 +111,7 @@ async fn without_sharded_channels_plain_ones_wake() {
     }
     // One node is enough to find the others.
     let url = format!("redis://app:secret@{}", cluster[1].addr());
-    let connection = Connection::open_cluster(&[url], Config::new()).await.unwrap();
+    let connection = Connection::open_cluster(&[url], Config::new().with_request_limit(LIMIT)).await.unwrap();
     let backend: Arc<dyn Backend> = Arc::new(Token::new(connection, TokenOptions::new()).await.unwrap());
     for name in ["a", "b", "c", "d"] {
         let grant = take(&*backend, name, millis(300_000)).await;
@@ -285,6 +289,59 @@ async fn a_silent_master_holds_up_its_own_locks_only_and_is_replaced() {
     // Its replica has the lock, and is asked as soon as it is the master.
     assert_eq!(release(&*backend, &grant).await, Release::Released);
     cluster[0].cont().unwrap();
+}
+
+/// A master that answers nothing is in doubt at once, and the others are asked before the next request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_request_without_an_answer_is_enough_to_ask_who_the_master_is_now() {
+    let cluster = RedisCluster::start().unwrap();
+    let backend = token(&cluster).await;
+    let name = (0..).map(|n| format!("{n}")).find(|name| place(&cluster, &*backend, name) == 0).unwrap();
+    let grant = take(&*backend, &name, millis(60_000)).await;
+    assert_eq!(release(&*backend, &grant).await, Release::Released);
+    cluster[0].stop().unwrap();
+    cluster[3].command::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]).unwrap();
+    let slot = cluster.slot(&format!("hasp:{name}")).unwrap();
+    let knows = |node: &RedisServer| {
+        let slots = node.command::<Vec<(u16, u16, Vec<redis::Value>)>>(&["CLUSTER", "SLOTS"]).unwrap();
+        let here = slots.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+        here.is_some_and(|(_, _, master)| master[1] == redis::Value::Int(cluster[3].port().into()))
+    };
+    until("the others know", || cluster[1..].iter().all(knows)).await;
+    let error = backend.try_acquire(&claim(&name, millis(60_000))).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
+    assert!(backend.try_acquire(&claim(&name, millis(60_000))).await.unwrap().is_some());
+    cluster[0].cont().unwrap();
+}
+
+/// Connections to a node that no slot leads to any more are closed: else they would pile up over the failovers of a long life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_no_master_any_more_is_left() {
+    let cluster = RedisCluster::start().unwrap();
+    // Node 1 alone was named; that is where the slots may always be asked for.
+    let config = Config::new().with_request_limit(LIMIT);
+    let connection = Connection::open_cluster(&[cluster[1].url()], config).await.unwrap();
+    let backend = Token::new(connection, TokenOptions::new()).await.unwrap();
+    let name = (0..).map(|n| format!("{n}")).find(|name| place(&cluster, &backend, name) == 0).unwrap();
+    let asks = async || {
+        let grant = take(&backend, &name, millis(60_000)).await;
+        assert_eq!(release(&backend, &grant).await, Release::Released);
+    };
+    let connected = |node: usize| {
+        let clients = cluster[node].command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+        clients.contains(&format!("laddr={} ", cluster[node].addr()))
+    };
+    asks().await;
+    assert!(connected(0) && !connected(3));
+    cluster[3].command::<()>(&["CLUSTER", "FAILOVER"]).unwrap();
+    until("its replica is the master", || place(&cluster, &backend, &name) == 3).await;
+    // It says itself that the slot has moved, and does so as long as it is asked.
+    let moved = async {
+        while !connected(3) || connected(0) {
+            asks().await;
+        }
+    };
+    soon(moved).await;
 }
 
 #[tokio::test]

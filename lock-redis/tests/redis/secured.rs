@@ -6,7 +6,7 @@ use lock_core::{Backend, Effect, ErrorKind, Release, WakeUp};
 use lock_redis::{Config, Connection, Token, TokenOptions};
 use lock_testkit::{RedisCluster, RedisSentinel, RedisServer};
 
-use crate::ground::{millis, soon, take, until};
+use crate::ground::{claim, millis, soon, take, until};
 
 /// Enough for a busy machine.
 fn patient() -> Config {
@@ -77,6 +77,27 @@ async fn a_user_of_the_sentinels_needs_one_command() {
     }
     let error = Connection::open_sentinel(&urls, &master, patient()).await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Rejected, Effect::None), "{error}");
+}
+
+/// Then nobody asks the server whether it is the master. A replica refuses each request, all the same.
+#[tokio::test]
+async fn a_user_who_may_not_ask_for_the_role_gets_locks() {
+    let redis = RedisSentinel::start().unwrap();
+    let [first, second] = redis.servers() else { panic!("there are two") };
+    first.command::<()>(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-role"]).unwrap();
+    let master = format!("redis://app:secret@{}", RedisSentinel::NAME);
+    let backend = token(Connection::open_sentinel(&redis.urls(), &master, patient()).await.unwrap()).await;
+    takes_and_releases(&*backend, &["a"]).await;
+    // Before the sentinels notice: they go on naming the server that is a replica now.
+    for sentinel in redis.sentinels() {
+        sentinel.command::<()>(&["SENTINEL", "DEBUG", "INFO-PERIOD", "600000"]).unwrap();
+    }
+    first.command::<()>(&["REPLICAOF", "127.0.0.1", &second.port().to_string()]).unwrap();
+    for _ in 0..3 {
+        let error = backend.try_acquire(&claim("b", millis(5_000))).await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
+        assert!(error.to_string().contains("READONLY"), "{error}");
+    }
 }
 
 #[tokio::test]
