@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lock_core::{Backend, Effect, ErrorKind, Release, WakeUp};
 use lock_redis::{Config, Connection, Token, TokenOptions};
-use lock_testkit::{RedisCluster, RedisSentinel, RedisServer};
+use lock_testkit::{RedisCluster, RedisSentinel};
 
 use crate::ground::{claim, millis, soon, take, until};
 
@@ -117,7 +117,7 @@ async fn a_cluster_with_a_password_works_also_while_slots_move() {
 
 #[cfg(feature = "tls")]
 mod tls {
-    use lock_testkit::Certificates;
+    use lock_testkit::{Certificates, RedisServer};
 
     use super::*;
 
