@@ -8,12 +8,17 @@ use lock_testkit::{RedisSentinel, RedisServer};
 
 use crate::ground::{claim, fixed, key_of, millis, renewed, soon, take, until};
 
+/// Enough for a busy machine; half of it is waited for sentinels who are silent, where no majority answers.
+fn patient() -> Config {
+    Config::new().with_request_limit(millis(10_000))
+}
+
 /// Connects, also while the sentinels do not agree on the new master yet.
 async fn connect(redis: &RedisSentinel) -> Connection {
     let master = format!("redis://{}", RedisSentinel::NAME);
     let connecting = async {
         loop {
-            match Connection::open_sentinel(&redis.urls(), &master, Config::new()).await {
+            match Connection::open_sentinel(&redis.urls(), &master, patient()).await {
                 Ok(connection) => break connection,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
             }
@@ -217,9 +222,7 @@ async fn silent_sentinels_cost_nothing_and_one_that_errs_does_not_decide() {
     let [_, second] = redis.servers() else { panic!("there are two") };
     let works = async || {
         let master = format!("redis://{}", RedisSentinel::NAME);
-        // Enough for a busy machine; half of it is waited for those who are silent, where no majority answers.
-        let config = Config::new().with_request_limit(millis(10_000));
-        let connection = Connection::open_sentinel(&redis.urls(), &master, config).await.unwrap();
+        let connection = Connection::open_sentinel(&redis.urls(), &master, patient()).await.unwrap();
         let backend = Token::new(connection, TokenOptions::new()).await.unwrap();
         let grant = take(&backend, "a", millis(5_000)).await;
         assert_eq!(backend.release(&grant).await.unwrap(), Release::Released);
