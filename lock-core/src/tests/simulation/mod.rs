@@ -63,8 +63,12 @@ fn first_faulty(seeds: u64, flaw: Option<Flaw>) -> (Option<u64>, usize) {
     let (next, holds, faulty) = (AtomicU64::new(0), AtomicUsize::new(0), Mutex::new(None::<u64>));
     let work = || {
         loop {
+            // One that is taken is played, so that no lower one is left out.
+            if faulty.lock().unwrap().is_some() {
+                return;
+            }
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds || faulty.lock().unwrap().is_some() {
+            if seed >= seeds {
                 return;
             }
             let report = play(seed, flaw);

@@ -78,12 +78,14 @@ impl Plan {
         let ttl = Duration::from_millis(ttl);
         let span = nanos(ttl);
         let calm = 5 * span;
-        let actors: Vec<_> = (0..rng.usize(2..=3)).map(|_| ActorPlan::draw(rng, span, calm)).collect();
+        let apart = rng.bool();
+        let actors = (0..rng.usize(2..=3)).map(|_| ActorPlan::draw(rng, apart, span, calm));
+        let actors: Vec<_> = actors.collect();
         Self {
             ttl,
             limit: ttl / rng.u32(2..=8),
             network: Network::draw(rng, span),
-            store_ppm: rate(rng),
+            store_ppm: rate(rng, apart, 1),
             faults: Fault::draw_all(rng, &actors, span, calm, flaw),
             actors,
             calm,
@@ -106,14 +108,14 @@ impl Network {
 }
 
 impl ActorPlan {
-    fn draw(rng: &mut Rng, span: Nanos, calm: Nanos) -> Self {
+    fn draw(rng: &mut Rng, apart: bool, span: Nanos, calm: Nanos) -> Self {
         let blackouts = (0..rng.usize(..=2)).map(|_| {
             let start = rng.i64(0..calm);
             Blackout { time: start..start + rng.i64(span / 3..span * 2), of_renewals: rng.bool() }
         });
         let blackouts = blackouts.collect();
         let delay = if rng.u8(..3) == 0 { span / 10 } else { 3 * MILLI };
-        Self { ppm: rate(rng), delay: 50_000..delay, users: rng.u64(1..=2), blackouts }
+        Self { ppm: rate(rng, apart, -1), delay: 50_000..delay, users: rng.u64(1..=2), blackouts }
     }
 }
 
@@ -153,14 +155,10 @@ impl Fault {
     }
 }
 
-/// Up to half a percent off, so that no two clocks differ by more than the drift allowance; most often at an end, where
-/// faults show.
-fn rate(rng: &mut Rng) -> i64 {
+/// Up to half a percent off, so that no two clocks differ by more than the drift allowance. `apart`, it is all of that in
+/// one direction: there faults show.
+fn rate(rng: &mut Rng, apart: bool, direction: i64) -> i64 {
     const MOST: i64 = 5_000;
 
-    match rng.u8(..3) {
-        0 => -MOST,
-        1 => MOST,
-        _ => rng.i64(-MOST..=MOST),
-    }
+    if apart { direction * MOST } else { rng.i64(-MOST..=MOST) }
 }
