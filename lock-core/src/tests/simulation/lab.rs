@@ -204,6 +204,9 @@ impl Lab {
         holds.sort_unstable();
         report.holds = holds.len();
         for (at, &(from, to, first)) in holds.iter().enumerate() {
+            if to < from {
+                report.faults.push(format!("actor {first} is told at {} that it holds, past its deadline", show(from)));
+            }
             for &(other_from, other_to, second) in holds[at + 1..].iter().take_while(|(other, ..)| *other < to) {
                 let during = Duration::from_nanos((to.min(other_to) - other_from).unsigned_abs());
                 report.faults.push(format!(
