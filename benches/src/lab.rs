@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) use lock_clock::Slot;
 use lock_clock::{Clock, Clocks};
 use lock_testkit::fault::Proxy;
-use lock_testkit::{EtcdCluster, RedisServer, ZooKeeperEnsemble};
+use lock_testkit::{EtcdCluster, RedisServer, TempFolder, ZooKeeperEnsemble};
 
 pub(crate) use self::child::run as run_contender;
 pub(crate) use self::contender::{Acquiring, Claimed, Client, Contender, Held, Pending, Setup};
@@ -37,7 +37,8 @@ pub(crate) struct Lab {
     nodes: OnceLock<Vec<Clocked<RedisServer>>>,
     etcd: OnceLock<EtcdCluster>,
     zookeeper: OnceLock<ZooKeeperEnsemble>,
-    folder: tempfile::TempDir,
+    // After the servers and the clocks, which use it.
+    folder: TempFolder,
 }
 
 /// A server whose clock can be set.
@@ -54,9 +55,9 @@ impl Lab {
     ///
     /// If there is no redis-server, or the clocks cannot be set: a lab whose clocks do nothing would prove nothing.
     pub(crate) async fn start(program: &Path) -> Result<Self, Failure> {
-        let clocks = Arc::new(Clocks::start()?);
+        let folder = TempFolder::new("hasp-lab-")?;
+        let clocks = Arc::new(Clocks::start_in(folder.path())?);
         let redis = clocked_redis(&clocks)?;
-        let folder = tempfile::Builder::new().prefix("hasp-lab-").tempdir()?;
         let lab = Self {
             program: program.to_owned(),
             clocks,

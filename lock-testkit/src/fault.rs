@@ -21,6 +21,7 @@ use self::protocol::Kind;
 pub use self::request::Request;
 use self::rule::Rule;
 pub use self::rule::{Armed, When, WhenPushed};
+pub use self::tap::Message;
 
 /// A TCP proxy in front of a server, which can hold, lose, cut and delay what passes.
 ///
@@ -272,6 +273,37 @@ impl Proxy {
     #[must_use]
     pub fn recent(&self) -> Vec<Vec<Bytes>> {
         self.shared.tap().recent()
+    }
+
+    /// Has each message told to `listener` as it comes, before a fault holds or loses it. There is one listener; another
+    /// replaces it. It is called on the proxy's thread, so it must not block. An opaque proxy has no messages.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::mpsc::channel;
+    /// # use lock_testkit::RedisServer;
+    /// # use lock_testkit::fault::{Message, Proxy};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = RedisServer::start()?;
+    /// let proxy = Proxy::start(server.addr())?;
+    /// let (tell, told) = channel();
+    /// proxy.listen(move |message| {
+    ///     // Nobody is left to tell if the test is over.
+    ///     let _ = tell.send(message.clone());
+    /// });
+    /// let mut connection = redis::Client::open(server.url_at(proxy.addr()))?.get_connection()?;
+    /// redis::cmd("SET").arg("a").arg(1).exec(&mut connection)?;
+    /// let answer = told.iter().find_map(|message| match message {
+    ///     Message::Reply { to, says } if to[0] == "SET" => Some(says),
+    ///     _ => None,
+    /// });
+    /// assert_eq!(answer.unwrap(), "+OK\r\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn listen(&self, listener: impl FnMut(&Message) + Send + 'static) {
+        self.shared.tap().listen(Box::new(listener));
     }
 
     /// How many connections it has accepted.

@@ -17,8 +17,8 @@ use lock_testkit::history::History;
 use tokio::sync::oneshot;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
-use super::{Gate, Lab, PATIENCE, Place};
-use crate::{Failure, Strategy};
+use super::{Gate, Lab, PATIENCE, Place, Stage};
+use crate::Failure;
 
 /// How a contender is set up.
 #[derive(Clone, Copy, Debug)]
@@ -99,26 +99,21 @@ impl Drop for Contender {
 
 impl Contender {
     /// Starts the process and connects its client.
-    pub(super) async fn start(
-        lab: &Lab,
-        strategy: &Strategy,
-        place: &Place,
-        setup: Setup,
-        history: &History,
-        name: &str,
-        key: &str,
-    ) -> Result<Self, Failure> {
+    pub(super) async fn start(stage: &Stage<'_>, place: &Place, setup: Setup, name: &str) -> Result<Self, Failure> {
         let proxies: Arc<[Proxy]> = place.proxies()?.into();
-        let slot = lab.slot()?;
-        let link = Arc::new(Link::start(lab, &slot, setup, history, name)?);
+        if let Some(transcript) = &stage.transcript {
+            transcript.of(name, &proxies);
+        }
+        let slot = stage.lab.slot()?;
+        let link = Arc::new(Link::start(stage.lab, &slot, setup, &stage.history, name)?);
         let urls = if proxies.is_empty() { place.urls() } else { place.urls_at(proxies.iter().map(Proxy::addr)) };
         let client = Client {
             link: Arc::clone(&link),
-            strategy: strategy.name(),
+            strategy: stage.strategy.name(),
             urls,
             limits: setup.limits,
             name: name.to_owned(),
-            key: key.to_owned(),
+            key: stage.key.clone(),
         };
         client.connect().await?;
         Ok(Self { link, proxies, client, slot })

@@ -8,6 +8,7 @@ use lock_testkit::history::History;
 
 use super::{Client, Contender, Lab, PATIENCE, Place, Resource, Setup};
 use crate::strategy::Kind;
+use crate::tell::Transcript;
 use crate::{Failure, Store, Strategy};
 
 /// What is longer than all leases of the scenarios.
@@ -23,6 +24,8 @@ pub(crate) struct Stage<'a> {
     /// A name that no other cell uses.
     pub(crate) key: String,
     pub(crate) history: History,
+    /// Where what goes over the wire is written down, if it is to be told.
+    pub(crate) transcript: Option<Transcript>,
 }
 
 impl Stage<'_> {
@@ -46,7 +49,7 @@ impl Stage<'_> {
 
     /// A contender at servers of the scenario's own.
     pub(crate) async fn contender_at(&self, name: &str, place: &Place, setup: Setup) -> Result<Contender, Failure> {
-        Contender::start(self.lab, &self.strategy, place, setup, &self.history, name, &self.key).await
+        Contender::start(self, place, setup, name).await
     }
 
     /// Another client beside this contender: in a process of its own, unless the locks are kept in the process.

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::protocol::{Frame, Kind, Part, Protocol, Reply};
 use super::rule::{Action, Rule, Sender};
-use super::tap::Tap;
+use super::tap::{Message, Tap};
 use super::{Direction, Segments};
 
 /// How many frames may be on their way in one direction of a connection, and how many may wait behind held ones; more wait
@@ -148,6 +148,7 @@ struct Connection {
 
 /// A request in flight.
 struct Asked {
+    arguments: Vec<Bytes>,
     /// The fault that waits for its reply.
     rule: Option<Arc<Rule>>,
     _late: Option<watch::Receiver<()>>,
@@ -226,6 +227,7 @@ impl Connection {
     fn ask(&self, frame: &Frame, arguments: &[Bytes]) -> Next {
         self.shared.tap().request(arguments);
         let rule = self.shared.rule_for(Sender::Client, arguments);
+        let arguments = arguments.to_vec();
         let (asked, next) = match rule {
             Some(rule) if rule.action == Action::Cut => {
                 rule.see();
@@ -233,9 +235,9 @@ impl Connection {
             }
             Some(rule) if rule.action == Action::HoldRequest => {
                 rule.see();
-                (Asked { rule: None, _late: Some(self.late.subscribe()) }, Next::Hold(rule))
+                (Asked { arguments, rule: None, _late: Some(self.late.subscribe()) }, Next::Hold(rule))
             }
-            rule => (Asked { rule, _late: None }, Next::Forward),
+            rule => (Asked { arguments, rule, _late: None }, Next::Forward),
         };
         lock(&self.dialogue).asked(frame, asked);
         next
@@ -244,8 +246,16 @@ impl Connection {
     fn answer(&self, frame: &Frame) -> Next {
         let reply = lock(&self.dialogue).answered(frame).unwrap_or_else(|error| self.not_understood(&error));
         let rule = match reply {
-            Reply::To(asked) => asked.rule,
-            Reply::Push(words) => self.shared.rule_for(Sender::Server, &words),
+            Reply::To(Asked { arguments, rule, .. }) => {
+                if let Part::Reply(says) = &frame.part {
+                    self.shared.tap().tell(|| Message::Reply { to: arguments, says: says.clone() });
+                }
+                rule
+            }
+            Reply::Push(words) => {
+                self.shared.tap().tell(|| Message::Push(words.clone()));
+                self.shared.rule_for(Sender::Server, &words)
+            }
             Reply::Further => None,
         };
         let Some(rule) = rule else { return Next::Forward };
