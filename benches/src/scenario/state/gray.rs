@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lock_testkit::RedisServer;
+use lock_testkit::fault::Proxy;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
@@ -58,7 +59,7 @@ pub(super) const SILENT: Scenario = Scenario {
         "A acquires with a short lease that is renewed",
         "every server is stopped (SIGSTOP): connections stay, and nobody answers",
         "A's guard must say \"lost\" by A's own clock; B must be told within its limit that it gets nothing",
-        "the servers go on, and find the lease over: a fresh client must get the lock",
+        "the servers go on, and find the lease over, but nothing comes to A: a fresh client must get the lock",
         "A looks at its guard once more, and acts if that says \"held\"",
     ],
     breaks_by: &[Observable::InLeaseOverlap, Observable::Stuck],
@@ -67,7 +68,7 @@ pub(super) const SILENT: Scenario = Scenario {
         (&[Memory], Expected::CannotApply("there is no server that could fall silent")),
         (ONE_REDIS, Expected::Holds("the deadline needs no answer, every call has a limit, and the ttl has run on")),
         (&[Redlock, RedlockFenced], Expected::Holds("the same, where five are silent")),
-        (&[Etcd, ZooKeeper], Expected::Holds("the deadline needs no answer, and A gives back what it has lost")),
+        (&[Etcd, ZooKeeper], Expected::Holds("the deadline needs no answer, and what is not kept alive ends in the store")),
     ],
     play: |stage| silent(stage).boxed(),
 };
@@ -85,7 +86,7 @@ pub(super) const BUSY: Scenario = Scenario {
         "A acquires with a short lease that is renewed",
         "on every server somebody runs a script without an end: after 50 ms all others are answered BUSY",
         "A's guard must say \"lost\" by A's own clock; B must be told within its limit that it gets nothing",
-        "the scripts are killed, and the lease is over: a fresh client must get the lock",
+        "the scripts are killed, and the lease is over, but nothing comes to A: a fresh client must get the lock",
         "A looks at its guard once more, and acts if that says \"held\"",
     ],
     breaks_by: &[Observable::InLeaseOverlap, Observable::Stuck],
@@ -125,6 +126,8 @@ async fn while_unserved<T>(
     stage.pass(stage.short_ttl()).await?;
     held.is_held().await?;
     drop(waiting.outcome().await?);
+    // Else A would be told by a late answer, and not by its clock.
+    a.proxies().iter().for_each(Proxy::black_hole);
     drop(unserved);
     let prober = stage.contender_at("prober", place, Setup::patient()).await?;
     prober.probe(stage.short(), stage.bound()).await?;

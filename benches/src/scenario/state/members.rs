@@ -14,9 +14,10 @@ impl Members {
     pub(super) fn start(stage: &Stage<'_>) -> Result<Self, Failure> {
         Ok(match stage.kind().store() {
             Store::Etcd => Self::Etcd(EtcdCluster::builder().members(3).start()?),
-            Store::ZooKeeper => {
-                Self::ZooKeeper(ZooKeeperEnsemble::builder(3).config("maxSessionTimeout", "60000").start()?)
-            }
+            // Followers give up a silent leader after eight ticks of 200 ms; the testkit's own choice is 25.
+            Store::ZooKeeper => Self::ZooKeeper(
+                ZooKeeperEnsemble::builder(3).config("maxSessionTimeout", "60000").config("syncLimit", "8").start()?,
+            ),
             Store::Process | Store::Redis | Store::Nodes => return Err("this store has no members".into()),
         })
     }
