@@ -114,7 +114,7 @@ pub fn run() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("lock-bench: {error}");
-            ExitCode::from(if error.is::<crate::Unknown>() { USAGE } else { UNAVAILABLE })
+            ExitCode::from(if error.is::<Unknown>() { USAGE } else { UNAVAILABLE })
         }
     }
 }

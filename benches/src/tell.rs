@@ -251,7 +251,7 @@ fn reply(key: &str, says: &Bytes) -> String {
     match first.split_at_checked(1) {
         Some(("+" | ":" | "#" | ",", value)) => short(key, value.as_bytes()).unwrap_or_default(),
         Some(("-", error)) => format!("error: {error}"),
-        Some(("_", _)) | Some(("$", "-1")) | Some(("*", "-1")) => "nil".into(),
+        Some(("_", _) | ("$" | "*", "-1")) => "nil".into(),
         Some(("$", _)) => rest.first().and_then(|value| short(key, value.as_bytes())).unwrap_or_default(),
         Some(("*" | "%" | "~", _)) => {
             let values: Vec<_> = rest
