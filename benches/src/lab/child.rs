@@ -339,7 +339,7 @@ impl Child {
                     grant: Mutex::default(),
                     hold: Mutex::default(),
                 };
-                Arc::clone(lock(&self.claims).entry(name).or_insert(Arc::new(claimed)))
+                Arc::clone(lock(&self.claims).entry(name).or_insert_with(|| Arc::new(claimed)))
             }
         };
         let undecided = lock(&claimed.attempt).take();

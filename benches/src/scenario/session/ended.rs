@@ -1,6 +1,9 @@
 //! A lease or a session is ended before its time.
 
+use std::time::Duration;
+
 use futures_util::FutureExt;
+use lock_core::Lease;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
@@ -80,7 +83,7 @@ pub(super) const WAITER: Scenario = Scenario {
         "C releases; then B has it",
     ],
     breaks_by: &[Observable::InLeaseOverlap],
-    beside: &[Observable::RawOverlap],
+    beside: &[Observable::RawOverlap, Observable::Stolen],
     expected: &[
         (
             &[Memory, SetnxExpire, GetSet, BlindDelete, Token, TokenWatch, Reentrant, Redlock, RedlockFenced],
@@ -99,7 +102,8 @@ async fn waiter(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
     let c = stage.contender("c").await?;
     let held = a.acquire(stage.long()).await?;
-    let mut second = b.acquiring(stage.long(), PATIENCE)?;
+    // One that is renewed, so that nobody asks for a new ttl when it is granted, and sees that the lease is gone.
+    let mut second = b.acquiring(Lease::renewed(stage.long().ttl()), PATIENCE)?;
     until_entries(stage, 2).await?;
     let third = c.acquiring(stage.long(), PATIENCE)?;
     until_entries(stage, 3).await?;
@@ -107,8 +111,12 @@ async fn waiter(stage: &Stage<'_>) -> Result<(), Failure> {
     held.release().await?;
     let third = third.held().await?;
     // Granted, wrongly, or behind C.
+    let until = stage.lab.clocks().lab_now()? + PATIENCE;
     while !second.is_answered() && entries(stage).await? < 2 {
-        stage.pass(std::time::Duration::from_millis(5)).await?;
+        if stage.lab.clocks().lab_now()? > until {
+            return Err("B neither has the lock nor a place".into());
+        }
+        stage.pass(Duration::from_millis(5)).await?;
     }
     third.release().await?;
     if let Ok(second) = second.outcome().await? {

@@ -24,7 +24,7 @@ pub(super) const ONE_LEASE: Scenario = Scenario {
         "B tries to acquire the second, which task 1 still holds",
     ],
     breaks_by: &[Observable::InLeaseOverlap],
-    beside: &[Observable::RawOverlap, Observable::Stolen, Observable::DishonestOutcome],
+    beside: &[Observable::RawOverlap, Observable::TokenRegression, Observable::Stolen, Observable::DishonestOutcome],
     expected: &[
         (
             &[Memory, SetnxExpire, GetSet, BlindDelete, Token, TokenWatch, Reentrant, Redlock, RedlockFenced],

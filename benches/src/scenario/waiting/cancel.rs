@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use lock_core::ErrorKind;
 use lock_testkit::RedisServer;
 use lock_testkit::fault::Armed;
 use lock_testkit::history::Observable;
@@ -13,8 +14,7 @@ use super::waits;
 use crate::Failure;
 use crate::lab::{PATIENCE, Stage};
 use crate::strategy::Kind::{
-    self, BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch,
-    ZooKeeper,
+    BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
 
 /// What a place in a queue, or a grant, that nobody wants may cost the others; it would live for as long as a lease.
@@ -62,8 +62,13 @@ async fn cancelled(stage: &Stage<'_>) -> Result<(), Failure> {
     waiting.cancel().await?;
     held.release().await?;
     stage.history.found_free_for(&*stage.key, c.name(), BOUND);
-    behind.held().await?.release().await?;
-    if let Kind::Token | Kind::TokenWatch | Kind::Reentrant = stage.kind() {
+    match behind.outcome().await? {
+        Ok(held) => drop(held.release().await?),
+        // It has waited for longer than it should.
+        Err(answer) if answer.is_error(ErrorKind::TimedOut) => return Ok(()),
+        Err(answer) => return Err(format!("C waits, and the answer is {answer:?}").into()),
+    }
+    if let Token | TokenWatch | Reentrant = stage.kind() {
         let server = &stage.lab.redis().server;
         stage.until("nobody is subscribed any more", || Ok(channels(server, stage.mark())?.is_empty())).await?;
     }
