@@ -1,6 +1,7 @@
 //! Keeping a lock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -50,7 +51,7 @@ const BELIEVING: Mutant = Mutant {
 };
 
 /// Redisson 4.4 (redisson/redisson#7272): the end of a renewal comes before its beginning, and it renews whatever its owner
-/// holds later.
+/// holds later, for half a minute each time (`lockWatchdogTimeout`).
 const OUTLIVING: Mutant = Mutant {
     strategy: Strategy::new(
         "mutant-reentrant-outliving-renewal",
@@ -80,7 +81,7 @@ impl Outliving {
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(grant.ttl / 3).await;
-                    drop(ours.renew(&[Renew::new(&grant, grant.ttl)]).await);
+                    drop(ours.renew(&[Renew::new(&grant, Duration::from_secs(30))]).await);
                 }
             });
         }
