@@ -140,10 +140,12 @@ async fn watch_lost(stage: &Stage<'_>) -> Result<(), Failure> {
         compact(&stage.lab.etcd()?.urls()).await?;
         (waiting, late)
     } else {
+        let watches = b.proxy().when(listens(stage)).hold_reply();
         let waiting = b.acquiring(stage.long(), PATIENCE)?;
-        waits(stage, b.proxies()).await?;
+        watches.seen().await;
         let lost = b.proxy().when_pushed(Request::command("notification").with_part(stage.mark())).lose();
         held.release().await?;
+        watches.release();
         lost.seen().await;
         (waiting, lost)
     };
