@@ -10,7 +10,9 @@ use clap::{Args, Parser, Subcommand};
 use crate::bench::{Size, Workload, bench};
 use crate::compare::{Agenda, Effort, compare, list};
 use crate::report::wants_colours;
-use crate::{Failure, Progress, Strategy};
+use crate::scenario::Scenario;
+use crate::tell::tell;
+use crate::{Failure, Progress, Strategy, Unknown};
 use crate::{lab, mutant};
 
 /// Compares Hasp's lock strategies: how fast each is, and what breaks it.
@@ -64,6 +66,9 @@ struct CompareArgs {
     /// Plays faults instead of measuring: those of these numbers, as `S07,S19`, or the whole catalogue.
     #[arg(long, value_delimiter = ',', value_name = "IDS", num_args = 0..)]
     faults: Option<Vec<String>>,
+    /// Plays one fault with one strategy, and tells it as a time line with what went over the wire.
+    #[arg(long, value_name = "ID", requires = "strategy", conflicts_with = "faults")]
+    tell: Option<String>,
     /// Plays the mutants instead, strategies that are wrong on purpose, in the scenarios that must catch them.
     #[arg(long, conflicts_with_all = ["faults", "strategy"])]
     mutants: bool,
@@ -109,7 +114,7 @@ pub fn run() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("lock-bench: {error}");
-            ExitCode::from(if error.is::<crate::Unknown>() { USAGE } else { UNAVAILABLE })
+            ExitCode::from(if error.is::<Unknown>() { USAGE } else { UNAVAILABLE })
         }
     }
 }
@@ -144,6 +149,16 @@ impl CompareArgs {
             let hunt = mutant::hunt(&program, &mut Progress::on_stderr()).await?;
             print!("{}", hunt.to_text(wants_colours()));
             return Ok(u8::from(!hunt.is_complete()));
+        }
+        if let Some(id) = &self.tell {
+            let scenario = Scenario::find(id).ok_or_else(|| Unknown::scenario(id))?;
+            let mut as_documented = true;
+            for name in &self.strategy {
+                let (text, agrees) = tell(&program, scenario, &Strategy::known(name)?, wants_colours()).await?;
+                print!("{text}");
+                as_documented &= agrees;
+            }
+            return Ok(u8::from(!as_documented));
         }
         let strategies = Strategy::named(&self.strategy)?;
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };

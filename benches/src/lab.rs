@@ -16,12 +16,12 @@ use std::time::Duration;
 pub(crate) use lock_clock::Slot;
 use lock_clock::{Clock, Clocks};
 use lock_testkit::fault::Proxy;
-use lock_testkit::{EtcdCluster, RedisServer, ZooKeeperEnsemble};
+use lock_testkit::{EtcdCluster, RedisServer, TempFolder, ZooKeeperEnsemble};
 
 pub(crate) use self::child::run as run_contender;
 pub(crate) use self::contender::{Acquiring, Claimed, Client, Contender, Held, Pending, Setup};
 pub(crate) use self::protocol::{Answer, Resource};
-pub(crate) use self::stage::{Gate, Stage};
+pub(crate) use self::stage::{Figure, Gate, Stage};
 use crate::stores::NODES;
 use crate::{Failure, Store};
 
@@ -37,7 +37,8 @@ pub(crate) struct Lab {
     nodes: OnceLock<Vec<Clocked<RedisServer>>>,
     etcd: OnceLock<EtcdCluster>,
     zookeeper: OnceLock<ZooKeeperEnsemble>,
-    folder: tempfile::TempDir,
+    // After the servers and the clocks, which use it.
+    folder: TempFolder,
 }
 
 /// A server whose clock can be set.
@@ -54,9 +55,9 @@ impl Lab {
     ///
     /// If there is no redis-server, or the clocks cannot be set: a lab whose clocks do nothing would prove nothing.
     pub(crate) async fn start(program: &Path) -> Result<Self, Failure> {
-        let clocks = Arc::new(Clocks::start()?);
+        let folder = TempFolder::new("hasp-lab-")?;
+        let clocks = Arc::new(Clocks::start_in(folder.path())?);
         let redis = clocked_redis(&clocks)?;
-        let folder = tempfile::Builder::new().prefix("hasp-lab-").tempdir()?;
         let lab = Self {
             program: program.to_owned(),
             clocks,
@@ -173,6 +174,17 @@ impl Place {
 
     pub(crate) fn zookeeper(ensemble: &ZooKeeperEnsemble) -> Self {
         Self { store: Store::ZooKeeper, addrs: (0..ensemble.size()).map(|member| ensemble.addr(member)).collect() }
+    }
+
+    /// One of the servers alone.
+    pub(crate) fn only(&self, server: usize) -> Self {
+        Self { addrs: vec![self.addrs[server]], ..*self }
+    }
+
+    /// All of the servers but one.
+    pub(crate) fn without(mut self, server: usize) -> Self {
+        self.addrs.remove(server);
+        self
     }
 
     fn proxies(&self) -> io::Result<Vec<Proxy>> {

@@ -21,6 +21,7 @@ mod report;
 mod scenario;
 mod stores;
 mod strategy;
+mod tell;
 mod workload;
 
 pub use cli::run;

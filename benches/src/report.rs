@@ -86,7 +86,12 @@ fn painted(cell: &Cell, colours: bool) -> String {
         Tone::Bad => "33",
         Tone::Alarm => "1;31",
     };
-    if colours { format!("\x1b[{code}m{}\x1b[0m", cell.text) } else { cell.text.clone() }
+    painted_as(&cell.text, code, colours)
+}
+
+/// The text in a colour of the terminal, if it shows them.
+pub(crate) fn painted_as(text: &str, code: &str, colours: bool) -> String {
+    if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// A figure with as many digits as it is worth: three that count, and separators in what is long.

@@ -103,6 +103,8 @@ pub struct Seat {
     pub request_limit: Duration,
     /// After what silence ZooKeeper ends the client's session; none for the backend's own choice.
     pub session: Option<Duration>,
+    /// How many replicas must have a lock before it counts, for a strategy that can ask for that; none if nobody asks.
+    pub replicas: Option<u32>,
 }
 
 impl Seat {
@@ -122,6 +124,17 @@ impl Seat {
 
     pub(crate) async fn redis(&self) -> lock_core::Result<Connection> {
         Connection::open(self.url(), Config::new().with_request_limit(self.request_limit)).await
+    }
+
+    fn token(&self) -> TokenOptions {
+        /// How long they may take.
+        const REPLICAS_LIMIT: Duration = Duration::from_millis(500);
+
+        let options = TokenOptions::new();
+        match self.replicas {
+            Some(count) => options.with_min_replicas(count, REPLICAS_LIMIT),
+            None => options,
+        }
     }
 
     fn etcd(&self) -> lock_core::Result<Etcd> {
@@ -186,7 +199,7 @@ impl Strategy {
                 "hasp-Token",
                 "script: SET NX PX and a fencing token; script: compare and delete",
                 Kind::Token,
-                |seat| async { backend(Token::new(seat.redis().await?, TokenOptions::new()).await?) }.boxed(),
+                |seat| async { backend(Token::new(seat.redis().await?, seat.token()).await?) }.boxed(),
             ),
             Self::new(
                 "redis-token-watch",
@@ -196,7 +209,7 @@ impl Strategy {
                 |seat| {
                     async {
                         let connection = seat.redis().await?.with_pool(pool(seat.url(), "redis-token-watch")?);
-                        backend(Token::new(connection, TokenOptions::new().with_unlock(Unlock::Watch)).await?)
+                        backend(Token::new(connection, seat.token().with_unlock(Unlock::Watch)).await?)
                     }
                     .boxed()
                 },
@@ -296,7 +309,7 @@ impl Strategy {
     /// If the strategy's servers cannot be started.
     pub fn seat(&self, stores: &Stores, memory: &Memory) -> Result<Seat, Failure> {
         let urls = stores.urls(self.kind.store())?;
-        Ok(Seat { urls, memory: memory.clone(), request_limit: Duration::from_secs(1), session: None })
+        Ok(Seat { urls, memory: memory.clone(), request_limit: Duration::from_secs(1), session: None, replicas: None })
     }
 
     /// The strategy or the mutant of this name.
@@ -305,7 +318,7 @@ impl Strategy {
     ///
     /// As for [`named`](Strategy::named).
     pub(crate) fn known(name: &str) -> Result<Self, Unknown> {
-        let mutant = mutant::all().into_iter().map(|mutant| mutant.strategy).find(|strategy| strategy.name == name);
+        let mutant = mutant::all().map(|mutant| mutant.strategy).find(|strategy| strategy.name == name);
         mutant.map_or_else(|| Ok(Self::named(&[name.to_owned()])?[0]), Ok)
     }
 

@@ -1,6 +1,6 @@
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -37,16 +37,18 @@ pub struct Clocks {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) table: Table,
-    folder: TempDir,
+    folder: PathBuf,
+    /// The same folder, unless somebody else removes it.
+    _own: Option<TempDir>,
 }
 
 impl Shared {
     pub(crate) fn library(&self) -> PathBuf {
-        self.folder.path().join("libhasp_clock.so")
+        self.folder.join("libhasp_clock.so")
     }
 
     pub(crate) fn file(&self) -> PathBuf {
-        self.folder.path().join("clocks")
+        self.folder.join("clocks")
     }
 }
 
@@ -59,14 +61,28 @@ impl Clocks {
     /// a path in `LD_PRELOAD`.
     pub fn start() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("hasp-clock-").tempdir()?;
-        if folder.path().as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
-            let says = format!("LD_PRELOAD takes no path with a space or a colon: {}", folder.path().display());
+        Self::start_with(folder.path().to_owned(), Some(folder))
+    }
+
+    /// As [`start`](Clocks::start), in a folder that is somebody else's to remove, when the last process under the shim has
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start`](Clocks::start); `AlreadyExists` if there are clocks in the folder.
+    pub fn start_in(folder: &Path) -> io::Result<Self> {
+        Self::start_with(folder.to_owned(), None)
+    }
+
+    fn start_with(folder: PathBuf, own: Option<TempDir>) -> io::Result<Self> {
+        if folder.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
+            let says = format!("LD_PRELOAD takes no path with a space or a colon: {}", folder.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, says));
         }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("clocks"))?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join("clocks"))?;
         let table = Table::in_file(&file)?;
         table.add(layout::COMMON_AT, nanoseconds(HEAD_START)?)?;
-        let shared = Shared { table, folder };
+        let shared = Shared { table, folder, _own: own };
         fs::write(shared.library(), LIBRARY)?;
         Ok(Self { shared: Arc::new(shared), slots_given: AtomicUsize::new(0) })
     }

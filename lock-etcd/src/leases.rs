@@ -268,7 +268,7 @@ async fn watch_markers(leases: Weak<Leases>) {
         let (endpoints, markers) = (Arc::clone(&strong.endpoints), strong.layout.markers(&strong.instance));
         let watch = match strong.look_for_losses().await {
             // From the next revision: from this one the server would serve it late.
-            Ok(revision) => endpoints.watch_deletions(markers.as_bytes(), true, revision + 1).await,
+            Ok(revision) => endpoints.watch_deletions(markers.as_bytes(), true, Some(revision + 1)).await,
             Err(failure) => Err(failure),
         };
         drop(strong);

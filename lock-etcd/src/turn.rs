@@ -8,9 +8,6 @@ use lock_core::{Moment, Stop, wait};
 use crate::error::Failure;
 use crate::queue::{Before, Spot, Standing};
 
-/// How often in a row a waiter that finds the store in motion begins its watch anew, before it is content with a late one.
-const NEW_WATCHES: u32 = 3;
-
 /// How long a waiter rests when its watch was ended: whatever ended it may end the next one as fast.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -48,7 +45,6 @@ impl Spot<'_> {
     /// Waits from one predecessor to the next until it is our turn, and keeps the lease alive: the keeper renews grants only.
     pub(crate) async fn wait(&self, mut standing: Standing, stop: &Stop) -> Result<Turn, Failure> {
         let mut kept: Option<Watch> = None;
-        let mut restarts = 0;
         loop {
             let (revision, before) = match standing {
                 Standing::Behind { revision, before } => (revision, before),
@@ -56,11 +52,11 @@ impl Spot<'_> {
                 Standing::Outside | Standing::Gone | Standing::Undone | Standing::Taken => return Ok(Turn::Gone),
             };
             let next = match kept.take().filter(|watch| watch.key == before.key) {
-                Some(watch) => self.listen(watch, &before, stop, &mut restarts).await,
+                Some(watch) => self.listen(watch, &before, stop).await,
                 None => tokio::select! {
                     biased;
                     () = stop.fired() => (Next::Leave, None),
-                    watch = self.watch(&before) => self.listen(watch?, &before, stop, &mut restarts).await,
+                    watch = self.watch(&before) => self.listen(watch?, &before, stop).await,
                 },
             };
             kept = match next {
@@ -76,21 +72,15 @@ impl Spot<'_> {
     }
 
     async fn watch(&self, before: &Before) -> Result<Watch, Failure> {
-        // From the next revision: from the one that was read, the server takes a watch for a late one, and serves it in a pass
-        // every 100 ms.
-        let (stream, at) = self.endpoints.watch_deletions(&before.key, false, before.seen_at + 1).await?;
+        // From now on: from a revision that is past when the request arrives, the server takes it for a late one, and serves it
+        // in a pass every 100 ms.
+        let (stream, at) = self.endpoints.watch_deletions(&before.key, false, None).await?;
         Ok(Watch { key: before.key.clone(), stream, at })
     }
 
     /// Waits until there is something to do: at the latest after the floor of [`wait`], because a connection can die without a
     /// word.
-    async fn listen(
-        &self,
-        mut watch: Watch,
-        before: &Before,
-        stop: &Stop,
-        restarts: &mut u32,
-    ) -> (Next, Option<Watch>) {
+    async fn listen(&self, mut watch: Watch, before: &Before, stop: &Stop) -> (Next, Option<Watch>) {
         let nap = wait::FLOOR.mul_f64(0.75 + fastrand::f64() / 4.0).min(self.lease.due_at().remaining());
         let nap_ends = Moment::now().saturating_add(nap);
         loop {
@@ -102,19 +92,15 @@ impl Spot<'_> {
                 () = tokio::time::sleep(nap_ends.remaining()) => return (Next::Look, Some(watch)),
             };
             match message {
-                Ok(Some(message)) if has_deletion(&message) => {
-                    *restarts = 0;
-                    return (Next::LookAnew, None);
-                }
+                Ok(Some(message)) if has_deletion(&message) => return (Next::LookAnew, None),
                 Ok(Some(message)) if message.canceled() => {
                     tracing::debug!(reason = message.cancel_reason(), "the watch was cancelled; looking again");
                 }
                 Ok(Some(message)) => {
-                    let now_at = message.header().map_or(0, ResponseHeader::revision);
-                    if message.created() && now_at > before.seen_at && *restarts < NEW_WATCHES {
-                        // Something was written between the look and the watch, so this one is late too.
-                        *restarts += 1;
-                        return (Next::LookAnew, None);
+                    let begun_at = message.header().map_or(i64::MAX, ResponseHeader::revision);
+                    if message.created() && begun_at > before.seen_at {
+                        // Something was written between the look and the watch, which tells of nothing before it began.
+                        return (Next::Look, Some(watch));
                     }
                     continue;
                 }

@@ -31,11 +31,15 @@
 
 mod config;
 mod error;
+#[cfg(test)]
+#[path = "../tests/zookeeper/hostile.rs"]
+mod hostile;
 mod line;
 mod naming;
 mod path;
 mod place;
 mod proof;
+mod quiet;
 mod session;
 mod sessions;
 mod unsettled;

@@ -1,7 +1,7 @@
 //! A claim's place in line: getting it, looking where it stands, waiting for its turn, giving it up.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use lock_core::{Claim, LockKey, Moment, Stop};
@@ -10,6 +10,7 @@ use zookeeper_client::{Acls, CreateMode, CreateOptions, Error as ClientError};
 use crate::error::Failure;
 use crate::line::{Line, Standing};
 use crate::path;
+use crate::quiet::{Alone, Watch};
 use crate::session::{Call, Session};
 use crate::{Config, Naming};
 
@@ -23,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
     pub(crate) path: String,
     pub(crate) czxid: i64,
+    /// What is known if it was alone in line, until it is gone.
+    alone: Mutex<Option<Alone>>,
 }
 
 /// Where a place stood when somebody looked.
@@ -48,42 +51,82 @@ pub(crate) fn parent(config: &Config, key: &LockKey) -> String {
 }
 
 impl Place {
-    /// Stands in line: makes a node and reads the line behind it. A node that an earlier, unanswered request of the same
-    /// claim has made is found by its GUID and kept, and the new one given up.
+    /// Stands in line: makes a node, and reads the line behind it unless the node's number proves that it is alone. A node
+    /// that an earlier, unanswered request of the same claim has made is found by its GUID and kept, and the new one given up.
     pub(crate) async fn take(config: &Config, session: &Arc<Session>, claim: &Claim) -> Result<(Self, Look), Failure> {
         let parent = parent(config, &claim.key);
         let stem = config.naming.stem(claim.id);
         let node = format!("{parent}/{stem}");
         let label = claim.label.as_deref().unwrap_or_default().as_bytes();
         let options = CreateMode::EphemeralSequential.with_acls(Acls::new(&config.acls));
+        let mut before = session.quiet().take(&parent);
         for _ in 0..PARENTS_TRIES {
             let call = session.call().await?;
-            // Sent one behind the other, so the list shows the new node and everybody before it.
             let created = call.client().create(&node, label, &options);
-            let listed = call.client().list_children(&parent);
-            let (created, listed) = call.replies(async { tokio::join!(created, listed) }).await?;
+            let (created, listed) = if before.as_ref().is_some_and(Alone::may_prove) {
+                (call.replies(created).await?, None)
+            } else {
+                // Sent one behind the other, so the list shows the new node and everybody before it.
+                let listed = list(&call, &parent, before.as_ref().is_some_and(Alone::wants_watch));
+                let (created, listed) = call.replies(async { tokio::join!(created, listed) }).await?;
+                (created, Some(listed))
+            };
             let (stat, sequence) = match call.check(created) {
                 Err(Failure::Client(ClientError::NoNode)) => {
+                    before = None;
                     make_parents(config, session, &parent).await?;
                     continue;
                 }
                 created => created?,
             };
-            let place = Self { session: Arc::clone(session), path: format!("{node}{sequence}"), czxid: stat.czxid };
+            let path = format!("{node}{sequence}");
+            let place = Self { session: Arc::clone(session), path, czxid: stat.czxid, alone: Mutex::default() };
             if stat.czxid < 0 {
                 return Err(place.give_up_for(Failure::NoZxid).await);
             }
-            let line = match call.check(listed).and_then(|children| read(config, children)) {
-                Ok(line) => line,
-                Err(failure) => return Err(place.give_up_for(failure).await),
-            };
-            return place.settle(line, &stem, call.sent_at).await.map_err(Failure::unsure);
+            return place.find_standing(config, &call, &stem, sequence.into_i64(), before, listed).await;
         }
         Err(Failure::NoParents)
     }
 
+    /// Where a new node of this number stands; `before` is what was known of its path, and the list was asked for unless that
+    /// may prove that it is alone.
+    async fn find_standing(
+        mut self,
+        config: &Config,
+        call: &Call<'_>,
+        stem: &str,
+        sequence: i64,
+        mut before: Option<Alone>,
+        listed: Option<Listed>,
+    ) -> Result<(Self, Look), Failure> {
+        let (children, watch) = match listed {
+            Some(listed) => listed,
+            None => match before.map(|before| before.next(sequence)) {
+                Some(Ok(alone)) => {
+                    self.alone = Mutex::new(Some(alone));
+                    return Ok((self, Look { sent_at: call.sent_at, predecessor: None }));
+                }
+                disproved => {
+                    before = disproved.and_then(Result::err);
+                    call.replies(list(call, parent_of(&self.path), false)).await.map_err(Failure::unsure)?
+                }
+            },
+        };
+        let line = match call.check(children).and_then(|children| read(config, children)) {
+            Ok(line) => line,
+            Err(failure) => return Err(self.give_up_for(failure).await),
+        };
+        let (mut place, line) = self.settle(line, stem).await.map_err(Failure::unsure)?;
+        let predecessor = place.predecessor_in(&line).map_err(Failure::unsure)?;
+        if predecessor.is_none() && line.waiters() == 0 {
+            place.alone = Mutex::new(Some(Alone::listed(sequence, before, watch)));
+        }
+        Ok((place, Look { sent_at: call.sent_at, predecessor }))
+    }
+
     /// Of several nodes of one claim, keeps the first that is of this session, and gives up the others.
-    async fn settle(mut self, mut line: Line, stem: &str, sent_at: Moment) -> Result<(Self, Look), Failure> {
+    async fn settle(mut self, mut line: Line, stem: &str) -> Result<(Self, Line), Failure> {
         let parent = parent_of(&self.path).to_owned();
         let mine: Vec<_> = line.of(stem).map(ToOwned::to_owned).collect();
         let mut kept = None;
@@ -106,8 +149,7 @@ impl Place {
         }
         let (path, czxid) = kept.ok_or(Failure::Displaced)?;
         (self.path, self.czxid) = (path, czxid);
-        let predecessor = self.predecessor_in(&line)?;
-        Ok((self, Look { sent_at, predecessor }))
+        Ok((self, line))
     }
 
     /// Waits for the turn of a place that has a predecessor, watching only that.
@@ -161,6 +203,14 @@ impl Place {
         }
     }
 
+    /// Notes that the node is gone, by the server's word.
+    pub(crate) fn note_gone(&self) {
+        let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(alone) = alone {
+            self.session.quiet().put(parent_of(&self.path), alone);
+        }
+    }
+
     /// Leaves the line.
     pub(crate) async fn give_up(&self) -> Result<(), Failure> {
         delete(&self.session, &self.path).await.map(drop)
@@ -205,6 +255,22 @@ async fn make_parents(config: &Config, session: &Session, parent: &str) -> Resul
 async fn make_path(session: &Session, path: &str, options: &CreateOptions<'_>) -> Result<(), Failure> {
     let call = session.call().await?;
     call.reply(call.client().mkdir(path, options)).await
+}
+
+/// The children of a lock's path, and the watch on it that was asked for.
+type Listed = (Result<Vec<String>, ClientError>, Option<Watch>);
+
+/// Lists the children of a lock's path, behind a watch on the path if `watched`. It is sent when this is called.
+fn list<'a>(call: &'a Call<'_>, parent: &'a str, watched: bool) -> impl Future<Output = Listed> + Send + 'a {
+    let watch = watched.then(|| Watch::set(call.client(), parent));
+    let children = call.client().list_children(parent);
+    let watch = async {
+        match watch {
+            Some(watch) => watch.await,
+            None => None,
+        }
+    };
+    async { tokio::join!(children, watch) }
 }
 
 /// The line of a lock as the leader knows it; none if the lock has no path.

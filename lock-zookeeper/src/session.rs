@@ -9,6 +9,7 @@ use zookeeper_client::{Client, Error as ClientError, SessionState, StateWatcher}
 
 use crate::error::{Failure, ends_session, is_answer};
 use crate::proof::Proofs;
+use crate::quiet::Quiet;
 
 /// One session: it lives as long as the server says so, and is not revived.
 pub(crate) struct Session {
@@ -18,6 +19,7 @@ pub(crate) struct Session {
     timeout: Duration,
     request_limit: Duration,
     proofs: Mutex<Proofs>,
+    quiet: Quiet,
     over: AtomicBool,
     loss: LossSignal,
 }
@@ -32,6 +34,7 @@ impl Session {
             timeout,
             request_limit,
             proofs: Mutex::new(Proofs::new(timeout, made)),
+            quiet: Quiet::default(),
             over: AtomicBool::new(false),
             loss: LossSignal::new(),
         });
@@ -62,6 +65,11 @@ impl Session {
     /// The ttl, counted from `sent_at`, that a write or `sync` sent then and answered has proven.
     pub(crate) fn ttl(&self, sent_at: Moment) -> Duration {
         self.proofs().ttl(sent_at)
+    }
+
+    /// The paths on which it was alone in line.
+    pub(crate) const fn quiet(&self) -> &Quiet {
+        &self.quiet
     }
 
     /// Waits for the connection and begins a call. While there is none, requests would queue without bound and be sent later,

@@ -369,6 +369,9 @@ impl Backend for ZooKeeper {
             }
             deleted => deleted,
         };
+        if deleted.is_ok() {
+            place.note_gone();
+        }
         deleted.map(released).map_err(|failure| error(&may_be_deleted(failure)))
     }
 

@@ -17,8 +17,8 @@ use lock_testkit::history::History;
 use tokio::sync::oneshot;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
-use super::{Gate, Lab, PATIENCE, Place};
-use crate::{Failure, Strategy};
+use super::{Gate, Lab, PATIENCE, Place, Stage};
+use crate::Failure;
 
 /// How a contender is set up.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,8 @@ pub(crate) struct Setup {
 impl Setup {
     /// A client with time to spare: nothing of it ends before the scenario does.
     pub(crate) const fn patient() -> Self {
-        let limits = Limits { request: PATIENCE, session: Duration::from_secs(30), unavailable_after: None };
+        let session = Duration::from_secs(30);
+        let limits = Limits { request: PATIENCE, session, unavailable_after: None, replicas: None };
         Self { limits, current_thread: false }
     }
 
@@ -48,6 +49,12 @@ impl Setup {
 
     pub(crate) const fn with_unavailable_after(mut self, patience: Duration) -> Self {
         self.limits.unavailable_after = Some(patience);
+        self
+    }
+
+    /// A lock counts when so many replicas have it, where the strategy can ask for that.
+    pub(crate) const fn with_replicas(mut self, count: u32) -> Self {
+        self.limits.replicas = Some(count);
         self
     }
 
@@ -99,26 +106,21 @@ impl Drop for Contender {
 
 impl Contender {
     /// Starts the process and connects its client.
-    pub(super) async fn start(
-        lab: &Lab,
-        strategy: &Strategy,
-        place: &Place,
-        setup: Setup,
-        history: &History,
-        name: &str,
-        key: &str,
-    ) -> Result<Self, Failure> {
+    pub(super) async fn start(stage: &Stage<'_>, place: &Place, setup: Setup, name: &str) -> Result<Self, Failure> {
         let proxies: Arc<[Proxy]> = place.proxies()?.into();
-        let slot = lab.slot()?;
-        let link = Arc::new(Link::start(lab, &slot, setup, history, name)?);
+        if let Some(transcript) = &stage.transcript {
+            transcript.of(name, &proxies);
+        }
+        let slot = stage.lab.slot()?;
+        let link = Arc::new(Link::start(stage.lab, &slot, setup, &stage.history, name)?);
         let urls = if proxies.is_empty() { place.urls() } else { place.urls_at(proxies.iter().map(Proxy::addr)) };
         let client = Client {
             link: Arc::clone(&link),
-            strategy: strategy.name(),
+            strategy: stage.strategy.name(),
             urls,
             limits: setup.limits,
             name: name.to_owned(),
-            key: key.to_owned(),
+            key: stage.key.clone(),
         };
         client.connect().await?;
         Ok(Self { link, proxies, client, slot })
@@ -377,6 +379,11 @@ impl Acquiring {
             Answer::Granted { token, remaining } => Ok(Held { client, hold, token, remaining }),
             other => Err(other),
         })
+    }
+
+    /// Whether there is an answer, without waiting.
+    pub(crate) fn is_answered(&mut self) -> bool {
+        self.pending.is_answered()
     }
 
     /// Drops its future in the contender.

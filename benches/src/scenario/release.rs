@@ -40,7 +40,7 @@ async fn hold_often(stage: &Stage<'_>, client: &Client) -> Result<Vec<Held>, Fai
 }
 
 /// What ends a release of this cell's lock.
-fn last_step(stage: &Stage<'_>) -> Request {
+pub(super) fn last_step(stage: &Stage<'_>) -> Request {
     let names_the_lock = Request::any().with_part(stage.mark());
     Request::matching(move |arguments| {
         let is = |name: &[u8]| arguments.first().is_some_and(|first| first.eq_ignore_ascii_case(name));

@@ -23,10 +23,12 @@ pub enum Message {
     Push(Vec<Bytes>),
 }
 
+pub(super) type Listener = Box<dyn FnMut(&Message) + Send>;
+
 /// What has come through a proxy.
 #[derive(Default)]
 pub(super) struct Tap {
-    listener: Option<Box<dyn FnMut(&Message) + Send>>,
+    listener: Option<Listener>,
     counts: BTreeMap<String, u64>,
     recent: VecDeque<Vec<Bytes>>,
     connections: u64,
@@ -39,7 +41,7 @@ impl fmt::Debug for Tap {
 }
 
 impl Tap {
-    pub(super) fn listen(&mut self, listener: Box<dyn FnMut(&Message) + Send>) {
+    pub(super) fn listen(&mut self, listener: Listener) {
         self.listener = Some(listener);
     }
 

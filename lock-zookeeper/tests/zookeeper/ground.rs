@@ -10,7 +10,7 @@ use lock_zookeeper::{Config, ZooKeeper};
 use zookeeper_client::{Client, Connector};
 
 /// How long something may take before it counts as not happening.
-pub(crate) const ROOM: Duration = Duration::from_secs(15);
+pub(crate) const ROOM: Duration = Duration::from_secs(60);
 
 /// The longest session that a tick of 200 ms allows.
 pub(crate) const SESSION: Duration = Duration::from_secs(4);
@@ -70,6 +70,14 @@ pub(crate) async fn make_path(backend: &Arc<dyn Backend>, name: &str) {
     assert_eq!(backend.release(&grant).await.expect("the servers run"), Release::Released);
 }
 
+/// Takes the lock and gives it back until the session knows the path for a quiet one, so that a create is all that the next
+/// acquisition sends.
+pub(crate) async fn make_quiet(backend: &Arc<dyn Backend>, name: &str) {
+    for _ in 0..4 {
+        make_path(backend, name).await;
+    }
+}
+
 /// The children of a lock's path; none if it has no path.
 pub(crate) async fn nodes(client: &Client, path: &str) -> Vec<String> {
     match client.list_children(path).await {
@@ -88,4 +96,11 @@ pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
 
 pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// One of the counters of an ensemble's first server.
+pub(crate) fn metric(ensemble: &ZooKeeperEnsemble, name: &str) -> u64 {
+    let metrics = ensemble.command(0, "mntr").expect("the server runs");
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+    value.unwrap_or_else(|| panic!("the server does not tell {name}")).trim().parse().expect("a number")
 }

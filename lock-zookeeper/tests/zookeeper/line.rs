@@ -10,7 +10,7 @@ use lock_testkit::ZooKeeperEnsemble;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::ground::{Ground, ROOM, claim, eventually, nodes, open, take};
+use crate::ground::{Ground, ROOM, claim, eventually, metric, nodes, open, take};
 use lock_zookeeper::Config;
 
 /// A token is the transaction that put its holder in line, so tokens in order are turns in order.
@@ -101,10 +101,4 @@ async fn a_gap_in_the_line_lets_nobody_in_early() {
     assert_eq!(holder.release(&held).await.unwrap(), Release::Released);
     let grant = timeout(ROOM, waits.remove(1)).await.unwrap().unwrap().unwrap().unwrap();
     assert_eq!(grant.claim.id, last.id);
-}
-
-fn metric(ensemble: &ZooKeeperEnsemble, name: &str) -> u64 {
-    let metrics = ensemble.command(0, "mntr").expect("the server runs");
-    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
-    value.unwrap_or_else(|| panic!("the server does not tell {name}")).trim().parse().expect("a number")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Effect, ErrorKind, Release, Undone};
 use lock_testkit::fault::Direction;
 
-use crate::ground::{Ground, ROOM, claim, eventually, locks, make_path, nodes};
+use crate::ground::{Ground, ROOM, claim, eventually, locks, make_path, make_quiet, nodes};
 
 /// Sends an acquire whose reply is lost with its connection, once the node exists.
 async fn lose_the_reply(ground: &Ground, name: &str, acquiring: impl Future) {
@@ -23,23 +23,26 @@ async fn lose_the_reply(ground: &Ground, name: &str, acquiring: impl Future) {
 async fn a_create_whose_reply_was_lost_is_found_again_and_locks_nobody_out() {
     let ground = Ground::new();
     let (ours, look) = (ground.proxied().await, ground.look().await);
-    let claim = claim("lost");
     make_path(&ours, "lost").await;
+    make_quiet(&ours, "lost-quiet").await;
 
-    lose_the_reply(&ground, "lost", async {
-        let error = ours.try_acquire(&claim).await.unwrap_err();
-        assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
-    })
-    .await;
-    let first = nodes(&look, "/hasp/lost").await;
-    assert_eq!(first.len(), 1);
-    let (_, stat) = look.get_data(&format!("/hasp/lost/{}", first[0])).await.unwrap();
+    for name in ["lost", "lost-quiet"] {
+        let (claim, path) = (claim(name), format!("/hasp/{name}"));
+        lose_the_reply(&ground, name, async {
+            let error = ours.try_acquire(&claim).await.unwrap_err();
+            assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
+        })
+        .await;
+        let first = nodes(&look, &path).await;
+        assert_eq!(first.len(), 1);
+        let (_, stat) = look.get_data(&format!("{path}/{}", first[0])).await.unwrap();
 
-    let grant = ours.try_acquire(&claim).await.unwrap().expect("it finds its own node");
-    assert_eq!(nodes(&look, "/hasp/lost").await, first, "one node, and still the first");
-    assert_eq!(grant.fencing_token.unwrap().value(), u64::try_from(stat.czxid).unwrap());
-    assert_eq!(ours.release(&grant).await.unwrap(), Release::Released);
-    assert!(nodes(&look, "/hasp/lost").await.is_empty());
+        let grant = ours.try_acquire(&claim).await.unwrap().expect("it finds its own node");
+        assert_eq!(nodes(&look, &path).await, first, "one node, and still the first");
+        assert_eq!(grant.fencing_token.unwrap().value(), u64::try_from(stat.czxid).unwrap());
+        assert_eq!(ours.release(&grant).await.unwrap(), Release::Released);
+        assert!(nodes(&look, &path).await.is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
