@@ -138,7 +138,7 @@ impl Counted {
 
     async fn renew_one(&self, renew: &Renew<'_>) -> Result<Renewal> {
         let (millis, sent_at) = (renew.ttl.as_millis().to_string(), Moment::now());
-        let votes = self.ask(&self.nodes, &self.renew, &renew.grant.claim, &[&millis, &millis]).await;
+        let votes = self.ask(&self.nodes, &self.renew, &renew.grant.claim, &[&millis, &millis, "1"]).await;
         if self.is_enough(&votes) { Ok(Renewal::new(self.counts_from(sent_at), renew.ttl)) } else { Err(lost()) }
     }
 }
