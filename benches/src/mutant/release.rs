@@ -14,7 +14,7 @@ use super::script::{REENTRANT, TOKEN};
 use crate::Strategy;
 use crate::strategy::{Kind, Seat};
 
-pub(super) const ALL: &[Mutant] = &[NO_COMPARE, SHARED_WATCH, HINCRBY];
+pub(super) const ALL: &[Mutant] = &[NO_COMPARE, SHARED_WATCH, NIL_IS_DONE, HINCRBY];
 
 /// What the Redis documentation of SET warns of: DEL without a look at the value.
 const NO_COMPARE: Mutant = Mutant {
@@ -65,8 +65,15 @@ impl Flaw for SharedWatch {
         &*self.ours
     }
 
-    /// As `lock_redis` does it on a connection that a release has to itself.
     async fn release(&self, grant: &Grant) -> Result<Release> {
+        let deleted = self.delete(grant).await?;
+        Ok(if deleted == Some(Some((1,))) { Release::Released } else { Release::NotHeld })
+    }
+}
+
+impl SharedWatch {
+    /// As `lock_redis` does it on a connection that a release has to itself: what EXEC answers, if the lock is ours.
+    async fn delete(&self, grant: &Grant) -> Result<Option<Option<(i64,)>>> {
         let key = format!("hasp:{}", grant.claim.key);
         let error = |error: redis::RedisError| failed("release", error);
         let mut watch = redis::pipe();
@@ -74,12 +81,51 @@ impl Flaw for SharedWatch {
         let (found,): (Option<String>,) = watch.query_async(&mut self.redis.clone()).await.map_err(error)?;
         if found.is_none_or(|found| found != format!("{:032x}", grant.claim.id.bits())) {
             redis::cmd("UNWATCH").exec_async(&mut self.redis.clone()).await.map_err(error)?;
-            return Ok(Release::NotHeld);
+            return Ok(None);
         }
         let mut delete = redis::pipe();
         delete.atomic().cmd("DEL").arg(&key);
-        let deleted: Option<(i64,)> = delete.query_async(&mut self.redis.clone()).await.map_err(error)?;
-        Ok(if deleted == Some((1,)) { Release::Released } else { Release::NotHeld })
+        delete.query_async(&mut self.redis.clone()).await.map(Some).map_err(error)
+    }
+}
+
+/// An EXEC whose answer nobody looks at, as in many an article on optimistic locking.
+const NIL_IS_DONE: Mutant = Mutant {
+    strategy: Strategy::new(
+        "mutant-token-nil-is-done",
+        "",
+        "as redis-token-watch, but whatever EXEC answers is taken for a release",
+        Kind::TokenWatch,
+        |seat| {
+            async {
+                let url = seat.urls.first().map_or("", String::as_str);
+                let client = redis::Client::open(url).map_err(|error| failed("connect", error))?;
+                flawed(NilIsDone { ours: ours(Kind::TokenWatch, seat).await?, client })
+            }
+            .boxed()
+        },
+    ),
+    flaw: "a release that did nothing says that it has released",
+    caught_by: &["S20"],
+};
+
+struct NilIsDone {
+    ours: Arc<dyn Backend>,
+    client: redis::Client,
+}
+
+#[async_trait]
+impl Flaw for NilIsDone {
+    fn ours(&self) -> &dyn Backend {
+        &*self.ours
+    }
+
+    async fn release(&self, grant: &Grant) -> Result<Release> {
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        let redis = self.client.get_multiplexed_async_connection_with_config(&patient).await;
+        let redis = redis.map_err(|error| failed("release", error))?;
+        let released = SharedWatch { ours: Arc::clone(&self.ours), redis };
+        released.delete(grant).await.map(|done| done.map_or(Release::NotHeld, |_| Release::Released))
     }
 }
 

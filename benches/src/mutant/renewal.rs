@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use lock_core::{Backend, Claim, Grant, Renew, Result, Stop};
+use lock_core::{Backend, Claim, ErrorKind, Grant, Moment, Renew, Renewal, Result, Stop};
 
 use super::Mutant;
-use super::flawed::{Flaw, flawed};
+use super::flawed::{Flaw, flawed, ours};
 use super::script::{REENTRANT, TOKEN};
 use crate::Strategy;
 use crate::strategy::{Kind, Seat};
 
-pub(super) const ALL: &[Mutant] = &[BLIND, BELIEVING, OUTLIVING];
+pub(super) const ALL: &[Mutant] = &[BLIND, BELIEVING, REFUSED, OUTLIVING];
 
 /// The line of our script by which a renewal asks whose the lock is.
 const COMPARE: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end";
@@ -49,6 +49,38 @@ const BELIEVING: Mutant = Mutant {
     flaw: "the holder of a lock that is gone goes on beside the next one",
     caught_by: &["S31"],
 };
+
+/// A renewal by a timer, whose errors are logged.
+const REFUSED: Mutant = Mutant {
+    strategy: Strategy::new(
+        "mutant-token-refused-renewal",
+        "",
+        "as redis-token, but a renewal that fails counts, unless the lock is another's",
+        Kind::Token,
+        |seat| async { flawed(Refused(ours(Kind::Token, seat).await?)) }.boxed(),
+    ),
+    flaw: "a server that refuses every write lets the holder go on for ever",
+    caught_by: &["S26c"],
+};
+
+struct Refused(Arc<dyn Backend>);
+
+#[async_trait]
+impl Flaw for Refused {
+    fn ours(&self) -> &dyn Backend {
+        &*self.0
+    }
+
+    async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal>> {
+        let sent_at = Moment::now();
+        let answers = self.0.renew(batch).await.into_iter().zip(batch);
+        let count = |(answer, renew): (Result<Renewal>, &Renew<'_>)| match answer {
+            Err(error) if error.kind() != ErrorKind::Lost => Ok(Renewal::new(sent_at, renew.ttl)),
+            answer => answer,
+        };
+        answers.map(count).collect()
+    }
+}
 
 /// Redisson 4.4 (redisson/redisson#7272): the end of a renewal comes before its beginning, and it renews whatever its owner
 /// holds later, for half a minute each time (`lockWatchdogTimeout`).

@@ -4,6 +4,7 @@ use futures_util::FutureExt;
 use lock_testkit::fault::{Armed, Proxy, Request};
 use lock_testkit::history::Observable;
 
+use super::super::acquire::warm_up;
 use super::super::{Expected, Scenario};
 use super::{OWNER, hold_often, last_step};
 use crate::Failure;
@@ -40,8 +41,8 @@ pub(super) const LOST_REPLY: Scenario = Scenario {
 
 async fn lost_reply(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender("a").await?;
-    // A server that did not know a script would have done nothing when its reply is lost.
-    a.on(&format!("rehearsal-{:x}", fastrand::u64(..))).acquire(stage.short()).await?.release().await?;
+    // On another lock, so that nothing of it is taken for the release.
+    warm_up(stage, &a.on(&format!("warm-up-{:x}", fastrand::u64(..)))).await?;
     let holds = hold_often(stage, &a).await?;
     match &*holds {
         [held] => lost_once(stage, &a, held).await,
