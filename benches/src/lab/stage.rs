@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lock_core::Lease;
+use lock_testkit::RedisServer;
 use lock_testkit::history::History;
 
 use super::{Client, Contender, Lab, PATIENCE, Place, Resource, Setup};
@@ -64,6 +65,11 @@ impl Stage<'_> {
     /// What only the names that this cell has given to the store contain, however the store writes a key.
     pub(crate) fn mark(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+
+    /// What this cell has on a Redis.
+    pub(crate) fn keys_on(&self, server: &RedisServer) -> Result<Vec<String>, Failure> {
+        Ok(server.command(&["KEYS", &format!("*{}*", self.mark())])?)
     }
 
     /// A fixed lease that is soon over: the shortest that leaves a busy machine room to act within it.

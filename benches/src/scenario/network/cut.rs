@@ -51,6 +51,8 @@ pub(super) const IN_FLIGHT: Scenario = Scenario {
 
 async fn in_flight(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender("a").await?;
+    // From now on the servers know the scripts, so that one request is one step.
+    a.acquire(stage.long()).await?.release().await?;
     let held = a.acquire(stage.long()).await?;
     let releases: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(last_step()).hold_reply()).collect();
     let releasing = held.releasing()?;

@@ -68,7 +68,10 @@ pub(super) const SILENT: Scenario = Scenario {
         (&[Memory], Expected::CannotApply("there is no server that could fall silent")),
         (ONE_REDIS, Expected::Holds("the deadline needs no answer, every call has a limit, and the ttl has run on")),
         (&[Redlock, RedlockFenced], Expected::Holds("the same, where five are silent")),
-        (&[Etcd, ZooKeeper], Expected::Holds("the deadline needs no answer, and what is not kept alive ends in the store")),
+        (
+            &[Etcd, ZooKeeper],
+            Expected::Holds("the deadline needs no answer, and what is not kept alive ends in the store"),
+        ),
     ],
     play: |stage| silent(stage).boxed(),
 };
