@@ -8,6 +8,7 @@ use lock_testkit::history::Observable;
 
 use super::super::acquire::takes_the_lock;
 use super::super::{Expected, Scenario};
+use super::acquainted;
 use crate::Failure;
 use crate::lab::{Clocked, PATIENCE, Stage};
 use crate::strategy::Kind::{
@@ -42,7 +43,7 @@ pub(super) const SPLIT_VOTE: Scenario = Scenario {
 async fn split_vote(stage: &Stage<'_>) -> Result<(), Failure> {
     const FIRST: [&[usize]; 3] = [&[0, 1], &[2, 3], &[4]];
 
-    let clients = [stage.contender("a").await?, stage.contender("b").await?, stage.contender("c").await?];
+    let clients = [acquainted(stage, "a").await?, acquainted(stage, "b").await?, acquainted(stage, "c").await?];
     let late = clients.iter().zip(FIRST).flat_map(|(client, first)| {
         let others = client.proxies().iter().enumerate().filter(|(node, _)| !first.contains(node));
         others.map(|(_, proxy)| proxy.when(takes_the_lock(stage)).hold_request())
@@ -88,7 +89,7 @@ pub(super) const MINORITY: Scenario = Scenario {
 };
 
 async fn minority(stage: &Stage<'_>) -> Result<(), Failure> {
-    let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
+    let (a, b) = (acquainted(stage, "a").await?, stage.contender("b").await?);
     a.proxies()[..3].iter().for_each(Proxy::black_hole);
     // Whether it is granted is what the scenario is about.
     drop(a.trying(stage.long())?.outcome().await?);
@@ -153,7 +154,7 @@ pub(super) const CANCELLED: Scenario = Scenario {
 };
 
 async fn cancelled(stage: &Stage<'_>) -> Result<(), Failure> {
-    let a = stage.contender("a").await?;
+    let a = acquainted(stage, "a").await?;
     let late = a.proxies()[2..].iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_request());
     let late: Vec<_> = late.collect();
     let acquiring = a.acquiring(stage.long(), PATIENCE)?;
@@ -166,8 +167,7 @@ async fn cancelled(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.probe().await
 }
 
-/// Waits until each of these nodes has given its vote to somebody. (A server that does not know the script yet is sent it by a
-/// second request, so the first one proves nothing.)
+/// Waits until each of these nodes has given its vote to somebody.
 async fn voted(stage: &Stage<'_>, nodes: Range<usize>) -> Result<(), Failure> {
     let nodes = &stage.lab.nodes()?[nodes];
     let has_voted = |node: &Clocked<RedisServer>| Ok::<_, Failure>(!stage.keys_on(&node.server)?.is_empty());
