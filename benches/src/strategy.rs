@@ -10,7 +10,7 @@ use lock_core::{Backend, Effect, Error, ErrorKind, Guarantees, Locks, Options};
 use lock_etcd::Etcd;
 use lock_memory::Memory;
 use lock_naive::{BlindDelete, GetSet, SetnxExpire};
-use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
+use lock_redis::{Config, Connection, Reentrant, ReentrantOptions, Token, TokenOptions, Unlock};
 use lock_redlock::{Redlock, RedlockOptions};
 use lock_zookeeper::ZooKeeper;
 
@@ -107,6 +107,9 @@ pub struct Seat {
     pub replicas: Option<u32>,
 }
 
+/// How long replicas may take to have a lock, where it counts only then.
+const REPLICAS_LIMIT: Duration = Duration::from_millis(500);
+
 impl Seat {
     fn url(&self) -> &str {
         self.urls.first().map_or("", String::as_str)
@@ -127,10 +130,15 @@ impl Seat {
     }
 
     fn token(&self) -> TokenOptions {
-        /// How long they may take.
-        const REPLICAS_LIMIT: Duration = Duration::from_millis(500);
-
         let options = TokenOptions::new();
+        match self.replicas {
+            Some(count) => options.with_min_replicas(count, REPLICAS_LIMIT),
+            None => options,
+        }
+    }
+
+    fn reentrant(&self) -> ReentrantOptions {
+        let options = ReentrantOptions::new();
         match self.replicas {
             Some(count) => options.with_min_replicas(count, REPLICAS_LIMIT),
             None => options,
@@ -219,7 +227,7 @@ impl Strategy {
                 "hasp-Reentrant",
                 "Redisson's hash of owners and counts, by scripts; a fencing token",
                 Kind::Reentrant,
-                |seat| async { backend(Reentrant::new(seat.redis().await?).await?) }.boxed(),
+                |seat| async { backend(Reentrant::with_options(seat.redis().await?, seat.reentrant()).await?) }.boxed(),
             ),
             Self::new(
                 "redlock",

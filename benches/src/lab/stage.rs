@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::Lease;
+use lock_testkit::RedisServer;
 use lock_testkit::fault::Proxy;
 use lock_testkit::history::History;
 use serde::Serialize;
@@ -106,6 +107,11 @@ impl Stage<'_> {
     /// What only the names that this cell has given to the store contain, however the store writes a key.
     pub(crate) fn mark(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+
+    /// What this cell has on a Redis.
+    pub(crate) fn keys_on(&self, server: &RedisServer) -> Result<Vec<String>, Failure> {
+        Ok(server.command(&["KEYS", &format!("*{}*", self.mark())])?)
     }
 
     /// A fixed lease that is soon over: the shortest that leaves a busy machine room to act within it.

@@ -5,6 +5,7 @@ use lock_testkit::history::Observable;
 use super::super::acquire::takes_the_lock;
 use super::super::release::last_step;
 use super::super::{Expected, Scenario};
+use super::acquainted;
 use crate::Failure;
 use crate::lab::{Client, Contender, Stage};
 use crate::strategy::Kind::{
@@ -50,7 +51,7 @@ pub(super) const IN_FLIGHT: Scenario = Scenario {
 };
 
 async fn in_flight(stage: &Stage<'_>) -> Result<(), Failure> {
-    let a = stage.contender("a").await?;
+    let a = acquainted(stage, "a").await?;
     let held = a.acquire(stage.long()).await?;
     let releases: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(last_step(stage)).hold_reply()).collect();
     let releasing = held.releasing()?;

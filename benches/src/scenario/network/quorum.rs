@@ -1,12 +1,16 @@
+use std::ops::Range;
+
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
+use lock_testkit::RedisServer;
 use lock_testkit::fault::{Armed, Proxy};
 use lock_testkit::history::Observable;
 
 use super::super::acquire::takes_the_lock;
 use super::super::{Expected, Scenario};
+use super::acquainted;
 use crate::Failure;
-use crate::lab::{PATIENCE, Stage};
+use crate::lab::{Clocked, PATIENCE, Stage};
 use crate::strategy::Kind::{
     self, BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch,
     ZooKeeper,
@@ -39,25 +43,18 @@ pub(super) const SPLIT_VOTE: Scenario = Scenario {
 async fn split_vote(stage: &Stage<'_>) -> Result<(), Failure> {
     const FIRST: [&[usize]; 3] = [&[0, 1], &[2, 3], &[4]];
 
-    let clients = [stage.contender("a").await?, stage.contender("b").await?, stage.contender("c").await?];
-    let mut late = Vec::new();
-    let mut first = Vec::new();
-    for (client, nodes) in clients.iter().zip(FIRST) {
-        for (node, proxy) in client.proxies().iter().enumerate() {
-            let request = proxy.when(takes_the_lock(stage));
-            // A vote that has been given is seen by its reply.
-            if nodes.contains(&node) {
-                first.push(request.hold_reply());
-            } else {
-                late.push(request.hold_request());
-            }
-        }
-    }
+    let clients = [acquainted(stage, "a").await?, acquainted(stage, "b").await?, acquainted(stage, "c").await?];
+    let late = clients.iter().zip(FIRST).flat_map(|(client, first)| {
+        let others = client.proxies().iter().enumerate().filter(|(node, _)| !first.contains(node));
+        others.map(|(_, proxy)| proxy.when(takes_the_lock(stage)).hold_request())
+    });
+    let late: Vec<_> = late.collect();
     let trying = clients.iter().map(|client| client.trying(stage.long())).collect::<Result<Vec<_>, _>>()?;
-    for armed in first.iter().chain(&late) {
-        armed.seen().await;
+    for late in &late {
+        late.seen().await;
     }
-    late.iter().chain(&first).for_each(Armed::release);
+    voted(stage, 0..5).await?;
+    late.iter().for_each(Armed::release);
     for trying in trying {
         // One that gave its votes back early may have let another win.
         if let Ok(held) = trying.outcome().await? {
@@ -92,7 +89,7 @@ pub(super) const MINORITY: Scenario = Scenario {
 };
 
 async fn minority(stage: &Stage<'_>) -> Result<(), Failure> {
-    let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
+    let (a, b) = (acquainted(stage, "a").await?, stage.contender("b").await?);
     a.proxies()[..3].iter().for_each(Proxy::black_hole);
     // Whether it is granted is what the scenario is about.
     drop(a.trying(stage.long())?.outcome().await?);
@@ -157,16 +154,22 @@ pub(super) const CANCELLED: Scenario = Scenario {
 };
 
 async fn cancelled(stage: &Stage<'_>) -> Result<(), Failure> {
-    let a = stage.contender("a").await?;
-    let takes = || takes_the_lock(stage);
-    let votes: Vec<_> = a.proxies()[..2].iter().map(|proxy| proxy.when(takes()).hold_reply()).collect();
-    let late: Vec<_> = a.proxies()[2..].iter().map(|proxy| proxy.when(takes()).hold_request()).collect();
+    let a = acquainted(stage, "a").await?;
+    let late = a.proxies()[2..].iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_request());
+    let late: Vec<_> = late.collect();
     let acquiring = a.acquiring(stage.long(), PATIENCE)?;
-    for armed in votes.iter().chain(&late) {
-        armed.seen().await;
+    for late in &late {
+        late.seen().await;
     }
-    votes.iter().for_each(Armed::release);
+    voted(stage, 0..2).await?;
     acquiring.cancel().await?;
     late.iter().for_each(Armed::release);
     stage.probe().await
+}
+
+/// Waits until each of these nodes has given its vote to somebody.
+async fn voted(stage: &Stage<'_>, nodes: Range<usize>) -> Result<(), Failure> {
+    let nodes = &stage.lab.nodes()?[nodes];
+    let has_voted = |node: &Clocked<RedisServer>| Ok::<_, Failure>(!stage.keys_on(&node.server)?.is_empty());
+    stage.until("the nodes have voted", || nodes.iter().try_fold(true, |all, node| Ok(all && has_voted(node)?))).await
 }

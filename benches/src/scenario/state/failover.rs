@@ -81,9 +81,9 @@ pub(super) const WAIT_UNREPLICATED: Scenario = Scenario {
     beside: &[Observable::RawOverlap],
     expected: &[
         (&[Memory], Expected::CannotApply(IN_PROCESS)),
-        (&[SetnxExpire, GetSet, BlindDelete, Reentrant], Expected::CannotApply(ASKS_NO_REPLICA)),
+        (&[SetnxExpire, GetSet, BlindDelete], Expected::CannotApply(ASKS_NO_REPLICA)),
         (
-            &[Token, TokenWatch],
+            &[Token, TokenWatch, Reentrant],
             Expected::Holds(
                 "it waits on the connection that wrote, is told that no replica has it, and grants nothing",
             ),
@@ -107,9 +107,9 @@ pub(super) const WAIT_FOR_ONE_OF_TWO: Scenario = Scenario {
     beside: &[Observable::RawOverlap],
     expected: &[
         (&[Memory], Expected::CannotApply(IN_PROCESS)),
-        (&[SetnxExpire, GetSet, BlindDelete, Reentrant], Expected::CannotApply(ASKS_NO_REPLICA)),
+        (&[SetnxExpire, GetSet, BlindDelete], Expected::CannotApply(ASKS_NO_REPLICA)),
         (
-            &[Token, TokenWatch],
+            &[Token, TokenWatch, Reentrant],
             Expected::Breaks("WAIT counts replicas, and a failover does not ask which of them had the lock"),
         ),
         (&[Redlock, RedlockFenced], Expected::CannotApply(NO_REPLICAS)),

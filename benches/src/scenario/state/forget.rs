@@ -62,10 +62,10 @@ async fn evict(stage: &Stage<'_>, policy: &str) -> Result<(), Failure> {
     server.command::<()>(&["CONFIG", "SET", "maxmemory", &(used_memory(server)? + 200_000).to_string()])?;
     let until = stage.lab.clocks().lab_now()? + PATIENCE;
     let mut others = 0_u32;
-    while fill(server, others)? && !keys_of(stage, server)?.is_empty() {
+    while fill(server, others)? && !stage.keys_on(server)?.is_empty() {
         others += 1;
         if stage.lab.clocks().lab_now()? > until {
-            return Err(format!("{others} others were written, and {:?} are there", keys_of(stage, server)?).into());
+            return Err(format!("{others} others were written, and {:?} are there", stage.keys_on(server)?).into());
         }
     }
     server.command::<()>(&["CONFIG", "SET", "maxmemory", "0"])?;
@@ -76,11 +76,6 @@ fn used_memory(server: &RedisServer) -> Result<u64, Failure> {
     let info: String = server.command(&["INFO", "memory"])?;
     let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
     Ok(used.ok_or("this Redis does not say how much memory it uses")?.trim().parse()?)
-}
-
-/// What belongs to the lock.
-fn keys_of(stage: &Stage<'_>, server: &RedisServer) -> Result<Vec<String>, Failure> {
-    Ok(server.command(&["KEYS", &format!("*{}*", stage.mark())])?)
 }
 
 /// Writes something big; whether the server took it.
