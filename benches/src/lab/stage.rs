@@ -17,8 +17,8 @@ use crate::{Failure, Store, Strategy};
 /// What is longer than all leases of the scenarios.
 const LONG_AFTER: Duration = Duration::from_secs(60);
 
-/// What a client needs that waits for nothing, on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(2);
+/// How long the store may go on to say that a lock is held which is free, and how long a client then tries in vain.
+const STILL_HELD: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(500)];
 
 /// Where one scenario is played with one strategy: servers that are warm, a key and a history of its own.
 pub(crate) struct Stage<'a> {
@@ -151,18 +151,29 @@ impl Stage<'_> {
 
     /// The same at servers of the scenario's own.
     pub(crate) async fn probe_long_after_at(&self, place: &Place) -> Result<(), Failure> {
-        let bound = if self.clock_can_be_set() {
-            self.lab.clocks().step(LONG_AFTER)?;
-            AT_ONCE
-        } else {
-            self.bound()
-        };
-        self.contender_at("prober", place, Setup::patient()).await?.probe(self.short(), bound).await
+        if !self.clock_can_be_set() {
+            let prober = self.contender_at("prober", place, Setup::patient()).await?;
+            return prober.probe(self.short(), self.bound()).await;
+        }
+        self.lab.clocks().step(LONG_AFTER)?;
+        self.probe_at_once_at(place).await
     }
 
     /// A fresh client gets the lock without waiting for any lease to end, or `Stuck` is written down.
     pub(crate) async fn probe_at_once(&self) -> Result<(), Failure> {
-        self.contender("prober").await?.probe(self.short(), AT_ONCE).await
+        self.probe_at_once_at(&self.lab.place(self.kind().store())?).await
+    }
+
+    async fn probe_at_once_at(&self, place: &Place) -> Result<(), Failure> {
+        let [still_held, in_vain] = STILL_HELD;
+        let prober = self.contender_at("prober", place, Setup::patient()).await?;
+        // Where the store says that the lock is free, a client that is slow on a busy machine must not look like one that
+        // cannot get it.
+        let bound = match tokio::time::timeout(still_held, prober.free()).await {
+            Ok(free) => free.map(|()| PATIENCE)?,
+            Err(_elapsed) => in_vain,
+        };
+        prober.probe(self.short(), bound).await
     }
 
     /// Whether the store lives by a clock of the lab.

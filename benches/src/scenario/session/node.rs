@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use lock_testkit::fault::Request;
 use lock_testkit::history::Observable;
 
-use super::super::acquire::make_path;
+use super::super::acquire::warm_up;
 use super::super::{Expected, Scenario};
 use super::store::delete_path;
 use crate::Failure;
@@ -42,7 +42,7 @@ pub(super) const LOST_CREATE: Scenario = Scenario {
 
 async fn lost_create(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, c) = (stage.contender("a").await?, stage.contender("c").await?);
-    make_path(stage, &a).await?;
+    warm_up(stage, &a).await?;
     let makes_a_node =
         || Request::matching(|arguments| arguments[0] == "create" || arguments[0] == "create2").with_part(stage.mark());
     let lost = a.proxy().when(makes_a_node()).lose_reply();
