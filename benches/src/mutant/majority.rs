@@ -43,7 +43,7 @@ const NO_VALIDITY: Mutant = Mutant {
         |seat| counted(seat, Count::Whenever).boxed(),
     ),
     flaw: "votes that have ended on their nodes make a lock",
-    caught_by: &["S32"],
+    caught_by: &["C3", "S32"],
 };
 
 /// How votes are counted.

@@ -136,13 +136,16 @@ async fn late_majority(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
     let late: Vec<_> =
         a.proxies().iter().map(|proxy| proxy.when(Request::any().with_part(&stage.key)).hold_reply()).collect();
-    let trying = a.acquiring(stage.short(), PATIENCE)?;
+    let mut trying = a.acquiring(stage.short(), PATIENCE)?;
     for held in &late {
         held.seen().await;
     }
     let other = b.acquire(stage.long()).await?;
+    let asked = || -> u64 { a.proxies().iter().map(|proxy| proxy.count("EVALSHA")).sum() };
+    let asked_before = asked();
     late.iter().for_each(Armed::release);
-    // A goes on trying while B holds.
+    // Either it holds, or it gives back what it has of this round, and goes on trying while B holds.
+    stage.until("A has decided", || Ok(trying.is_answered() || asked() > asked_before)).await?;
     trying.cancel().await?;
     match other.release().await? {
         Answer::Released => Ok(()),
