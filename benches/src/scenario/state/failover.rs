@@ -140,7 +140,7 @@ pub(super) const SPLIT_BRAIN: Scenario = Scenario {
     title: "an old master goes on beside the new one",
     steps: &[
         "A is connected to the master; of Redlock's three servers one is a pair of a master and a replica",
-        "the master is stopped, and the replica promoted; of etcd's and ZooKeeper's three members the leader is stopped",
+        "the master is stopped, and the replica promoted; of three members of etcd or ZooKeeper the leader is",
         "B acquires with a long lease at the new master",
         "the old master goes on; A, who knows no other, tries to acquire there",
     ],
