@@ -20,6 +20,7 @@ pub(super) const ALL: &[Scenario] = &[
     failover::WAIT_UNREPLICATED,
     failover::WAIT_FOR_ONE_OF_TWO,
     failover::SPLIT_BRAIN,
+    failover::SPLIT_BRAIN_FENCED,
     restart::RESTART,
     power::KILL,
     power::CUT_EVERYSEC,
