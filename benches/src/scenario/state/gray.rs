@@ -81,7 +81,7 @@ async fn silent(stage: &Stage<'_>) -> Result<(), Failure> {
     while_unserved(stage, &place, || Standstill::begin(stage)).await
 }
 
-/// redis.io, "Redis programmability", "Maximum execution time": a script that takes longer is not ended, and others are told.
+/// redis.io, "Redis programmability", "Maximum execution time": one that takes longer is not ended, and others are told.
 pub(super) const BUSY: Scenario = Scenario {
     id: "S42busy",
     title: "a script of somebody else does not end, and the servers refuse everything",
