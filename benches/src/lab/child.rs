@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write, stdin, stdout};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -147,14 +148,14 @@ impl Child {
                 let actor = self.client(&client)?.actor;
                 Ok(Answer::Value { value: resource.read(&actor).await? })
             }
-            Ask::Write { client, resource, value, hold } => {
+            Ask::Write { client, resource, value, hold, gate } => {
                 let actor = self.client(&client)?.actor;
-                self.write(&actor, &resource, value, hold.as_deref()).await
+                self.write(&actor, &resource, value, hold.as_deref(), gate.as_deref()).await
             }
             Ask::Increment { client, resource, hold } => {
                 let actor = self.client(&client)?.actor;
                 let value = resource.read(&actor).await?;
-                self.write(&actor, &resource, value + 1, hold.as_deref()).await
+                self.write(&actor, &resource, value + 1, hold.as_deref(), None).await
             }
             Ask::RawAcquire { client, wanted, claim } => self.raw_acquire(&client, &wanted, claim).await,
             Ask::RawRenew { claim, ttl } => self.claimed(&claim)?.renew(ttl).await,
@@ -198,7 +199,7 @@ impl Child {
     ) -> Result<Answer, Failure> {
         let strategy = Strategy::known(strategy)?;
         let (memory, request_limit) = (self.memory.clone(), limits.request);
-        let seat = Seat { urls, memory, request_limit, session: Some(limits.session) };
+        let seat = Seat { urls, memory, request_limit, session: Some(limits.session), replicas: limits.replicas };
         let mut options = Options::new();
         if let Some(patience) = limits.unavailable_after {
             options = options.with_unavailable_after(patience);
@@ -303,6 +304,7 @@ impl Child {
         resource: &Resource,
         value: u64,
         hold: Option<&str>,
+        gate: Option<&str>,
     ) -> Result<Answer, Failure> {
         let token = match hold {
             Some(hold) => {
@@ -312,6 +314,9 @@ impl Child {
             }
             None => None,
         };
+        while gate.is_some_and(|gate| !Path::new(gate).exists()) {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
         let accepted = resource.write(actor, value, token).await?;
         Ok(if accepted { Answer::Done } else { Answer::Refused })
     }

@@ -17,7 +17,7 @@ use lock_testkit::history::History;
 use tokio::sync::oneshot;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
-use super::{Lab, PATIENCE, Place, Stage};
+use super::{Gate, Lab, PATIENCE, Place, Stage};
 use crate::Failure;
 
 /// How a contender is set up.
@@ -31,7 +31,8 @@ pub(crate) struct Setup {
 impl Setup {
     /// A client with time to spare: nothing of it ends before the scenario does.
     pub(crate) const fn patient() -> Self {
-        let limits = Limits { request: PATIENCE, session: Duration::from_secs(30), unavailable_after: None };
+        let session = Duration::from_secs(30);
+        let limits = Limits { request: PATIENCE, session, unavailable_after: None, replicas: None };
         Self { limits, current_thread: false }
     }
 
@@ -48,6 +49,12 @@ impl Setup {
 
     pub(crate) const fn with_unavailable_after(mut self, patience: Duration) -> Self {
         self.limits.unavailable_after = Some(patience);
+        self
+    }
+
+    /// A lock counts when so many replicas have it, where the strategy can ask for that.
+    pub(crate) const fn with_replicas(mut self, count: u32) -> Self {
+        self.limits.replicas = Some(count);
         self
     }
 
@@ -275,7 +282,25 @@ impl Client {
 
     pub(crate) fn writing(&self, resource: &Resource, value: u64, held: &Held) -> Result<Pending, Failure> {
         let (client, hold) = (self.name.clone(), Some(held.hold.clone()));
-        self.begin(Ask::Write { client, resource: resource.clone(), value, hold })
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold, gate: None })
+    }
+
+    /// The same, where the write is on its way until the gate is opened.
+    pub(crate) fn writing_late(
+        &self,
+        resource: &Resource,
+        value: u64,
+        held: &Held,
+        gate: &Gate,
+    ) -> Result<Pending, Failure> {
+        let (client, hold) = (self.name.clone(), Some(held.hold.clone()));
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold, gate: Some(gate.path()) })
+    }
+
+    /// Writes by right of a claim that was put to the backend itself: there is no guard to look at.
+    pub(crate) async fn write_bare(&self, resource: &Resource, value: u64) -> Result<bool, Failure> {
+        let client = self.name.clone();
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold: None, gate: None })?.accepted().await
     }
 
     /// Reads, adds one and writes; whether that was accepted.
@@ -290,6 +315,17 @@ impl Client {
             Answer::Holder { held } => Ok(held),
             other => Err(format!("{} inspects, and the answer is {other:?}", self.name).into()),
         }
+    }
+
+    /// Waits until the store says that nobody holds the lock.
+    pub(crate) async fn free(&self) -> Result<(), Failure> {
+        let free = async {
+            while self.inspect().await? {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(PATIENCE, free).await.map_err(|_| format!("not free within {PATIENCE:?}"))?
     }
 
     /// Removes the lock as an administrator does.
@@ -460,7 +496,8 @@ impl Pending {
         !self.answer.is_empty() || self.answer.is_terminated()
     }
 
-    async fn accepted(self) -> Result<bool, Failure> {
+    /// Waits for the answer of a write: whether it was accepted.
+    pub(crate) async fn accepted(self) -> Result<bool, Failure> {
         match self.answer().await? {
             Answer::Done => Ok(true),
             Answer::Refused => Ok(false),

@@ -1,12 +1,22 @@
+use std::fs;
+use std::ops::Deref;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lock_core::Lease;
+use lock_testkit::RedisServer;
 use lock_testkit::history::History;
 
-use super::{Contender, Lab, PATIENCE, Place, Resource, Setup};
+use super::{Client, Contender, Lab, PATIENCE, Place, Resource, Setup};
 use crate::strategy::Kind;
 use crate::tell::Transcript;
-use crate::{Failure, Strategy};
+use crate::{Failure, Store, Strategy};
+
+/// What is longer than all leases of the scenarios.
+const LONG_AFTER: Duration = Duration::from_secs(60);
+
+/// What a client needs that waits for nothing, on a busy machine.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Where one scenario is played with one strategy: servers that are warm, a key and a history of its own.
 pub(crate) struct Stage<'a> {
@@ -41,6 +51,25 @@ impl Stage<'_> {
     /// A contender at servers of the scenario's own.
     pub(crate) async fn contender_at(&self, name: &str, place: &Place, setup: Setup) -> Result<Contender, Failure> {
         Contender::start(self, place, setup, name).await
+    }
+
+    /// Another client beside this contender: in a process of its own, unless the locks are kept in the process.
+    pub(crate) async fn beside(&self, contender: &Contender, name: &str) -> Result<Beside, Failure> {
+        if self.kind().store() == Store::Process {
+            return Ok(Beside { client: contender.client(name).await?, _process: None });
+        }
+        let process = self.contender(name).await?;
+        Ok(Beside { client: (*process).clone(), _process: Some(process) })
+    }
+
+    /// What only the names that this cell has given to the store contain, however the store writes a key.
+    pub(crate) fn mark(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+
+    /// What this cell has on a Redis.
+    pub(crate) fn keys_on(&self, server: &RedisServer) -> Result<Vec<String>, Failure> {
+        Ok(server.command(&["KEYS", &format!("*{}*", self.mark())])?)
     }
 
     /// A fixed lease that is soon over: the shortest that leaves a busy machine room to act within it.
@@ -78,6 +107,38 @@ impl Stage<'_> {
         self.contender("prober").await?.probe(self.short(), self.bound()).await
     }
 
+    /// When every lease is long over, a fresh client gets the lock, or `Stuck` is written down. Nobody else may run: where the
+    /// store's clock can be set, the time passes at once.
+    pub(crate) async fn probe_long_after(&self) -> Result<(), Failure> {
+        self.probe_long_after_at(&self.lab.place(self.kind().store())?).await
+    }
+
+    /// The same at servers of the scenario's own.
+    pub(crate) async fn probe_long_after_at(&self, place: &Place) -> Result<(), Failure> {
+        let bound = if self.clock_can_be_set() {
+            self.lab.clocks().step(LONG_AFTER)?;
+            AT_ONCE
+        } else {
+            self.bound()
+        };
+        self.contender_at("prober", place, Setup::patient()).await?.probe(self.short(), bound).await
+    }
+
+    /// A fresh client gets the lock without waiting for any lease to end, or `Stuck` is written down.
+    pub(crate) async fn probe_at_once(&self) -> Result<(), Failure> {
+        self.contender("prober").await?.probe(self.short(), AT_ONCE).await
+    }
+
+    /// Whether the store lives by a clock of the lab.
+    pub(crate) fn clock_can_be_set(&self) -> bool {
+        matches!(self.kind().store(), Store::Process | Store::Redis | Store::Nodes)
+    }
+
+    /// Something that is on its way until it is opened.
+    pub(crate) fn gate(&self) -> Gate {
+        Gate(self.lab.folder().join(format!("{}.gate", self.mark())))
+    }
+
     /// A counter in a table of SQLite.
     pub(crate) fn table(&self, fenced: bool) -> Resource {
         let name = self.key.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
@@ -89,6 +150,12 @@ impl Stage<'_> {
     pub(crate) fn hash(&self, fenced: bool) -> Resource {
         let key = format!("guarded:{}{}", self.key, if fenced { "+f" } else { "" });
         Resource::Redis { url: self.lab.redis().server.url(), key, fenced }
+    }
+
+    /// Waits until so much time has passed for everybody.
+    pub(crate) async fn pass(&self, time: Duration) -> Result<(), Failure> {
+        let end = self.lab.clocks().lab_now()? + time;
+        self.until("time passes", || Ok(self.lab.clocks().lab_now()? >= end)).await
     }
 
     /// Waits until a condition of the store holds.
@@ -108,5 +175,32 @@ impl Stage<'_> {
             Ok(())
         };
         tokio::time::timeout(PATIENCE, waiting).await.map_err(|_| format!("not within {PATIENCE:?}: {what}"))?
+    }
+}
+
+/// A client, with the process that it has for itself.
+pub(crate) struct Beside {
+    client: Client,
+    _process: Option<Contender>,
+}
+
+impl Deref for Beside {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// What holds up a write that goes through no network: a file that is there when it is open.
+pub(crate) struct Gate(PathBuf);
+
+impl Gate {
+    pub(crate) fn open(&self) -> Result<(), Failure> {
+        Ok(fs::write(&self.0, [])?)
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.0.display().to_string()
     }
 }

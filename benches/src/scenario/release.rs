@@ -93,7 +93,7 @@ async fn get_then_del(stage: &Stage<'_>) -> Result<(), Failure> {
 }
 
 /// What ends a release.
-fn last_step() -> Request {
+pub(super) fn last_step() -> Request {
     Request::matching(|arguments| {
         let is = |name: &[u8]| arguments.first().is_some_and(|first| first.eq_ignore_ascii_case(name));
         [&b"DEL"[..], b"UNLINK", b"EXEC", b"EVALSHA", b"EVAL", b"LeaseRevoke", b"Txn", b"delete"].into_iter().any(is)

@@ -1,0 +1,114 @@
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use lock_testkit::fault::Armed;
+use lock_testkit::history::Observable;
+
+use super::super::{Expected, Scenario};
+use super::{make_path, takes_the_lock};
+use crate::Failure;
+use crate::lab::{Answer, PATIENCE, Stage};
+use crate::strategy::Kind::{
+    BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
+};
+
+pub(super) const LOST_REPLY: Scenario = Scenario {
+    id: "S04",
+    title: "the acquire's reply is lost, and the client tries again",
+    steps: &[
+        "A, without the driver's care, acquires with a long lease; the store grants, and the reply is lost with its connection",
+        "A tries again for the same claim, until it is answered",
+        "if it is granted, A releases; if it is told \"busy\", A gives up",
+        "nobody believes to hold the lock: a fresh client must get it at once",
+    ],
+    breaks_by: &[Observable::Stuck],
+    beside: &[],
+    expected: &[
+        (&[Memory], Expected::CannotApply("a call of a function has no reply that could be lost")),
+        (
+            &[SetnxExpire, GetSet, BlindDelete],
+            Expected::Breaks(
+                "the second try takes its own entry for another's: A has locked itself out (the driver undoes it)",
+            ),
+        ),
+        (
+            &[Token, TokenWatch, Reentrant, Redlock, RedlockFenced],
+            Expected::Holds("the script finds the claim's own entry, and that is its grant"),
+        ),
+        (&[Etcd], Expected::Holds("the second try finds the claim's own key in the queue")),
+        (&[ZooKeeper], Expected::Holds("the node bears the claim's GUID, by which it is found again")),
+    ],
+    play: |stage| lost_reply(stage).boxed(),
+};
+
+async fn lost_reply(stage: &Stage<'_>) -> Result<(), Failure> {
+    let a = stage.contender("a").await?;
+    make_path(stage, &a).await?;
+    let lost: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).lose_reply()).collect();
+    let claim = a.claim(stage.long());
+    let mut answer = claim.try_acquire().await?;
+    for lost in &lost {
+        lost.seen().await;
+    }
+    let asked_until = stage.lab.clocks().lab_now()? + PATIENCE;
+    while matches!(answer, Answer::Error { .. }) && stage.lab.clocks().lab_now()? < asked_until {
+        answer = claim.try_acquire().await?;
+    }
+    match answer {
+        Answer::Granted { .. } => drop(claim.release().await?),
+        Answer::Busy => {}
+        other => return Err(format!("A tries again, and the answer is {other:?}").into()),
+    }
+    stage.probe_at_once().await
+}
+
+/// A pull request to node-redlock (#167) proposed to count from the reply.
+pub(super) const SLOW_REPLY: Scenario = Scenario {
+    id: "S06",
+    title: "the acquire's reply is slow: from when does the lease count?",
+    steps: &[
+        "A acquires with a short, fixed lease; the store grants, and the reply is held in the network",
+        "B begins to wait for the lock",
+        "when most of the lease is over, the reply arrives; A acts as long as its guard lets it",
+        "the lease ends in the store, and B has the lock",
+    ],
+    breaks_by: &[Observable::InLeaseOverlap],
+    beside: &[Observable::RawOverlap],
+    expected: &[
+        (&[Memory], Expected::CannotApply("a call of a function has no reply that could be slow")),
+        (
+            &[SetnxExpire, GetSet, BlindDelete, Token, TokenWatch, Reentrant, Redlock, RedlockFenced, Etcd, ZooKeeper],
+            Expected::Holds("the deadline counts from just before the send, which no store can have seen later"),
+        ),
+    ],
+    play: |stage| slow_reply(stage).boxed(),
+};
+
+async fn slow_reply(stage: &Stage<'_>) -> Result<(), Failure> {
+    let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
+    make_path(stage, &a).await?;
+    let slow: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_reply()).collect();
+    let trying = a.trying(stage.short())?;
+    for slow in &slow {
+        slow.seen().await;
+    }
+    let waiting = b.acquiring(stage.long(), PATIENCE)?;
+    stage.pass(most_of_the_lease(stage)).await?;
+    slow.iter().for_each(Armed::release);
+    // On a busy machine it comes too late, and A is told so.
+    let held = trying.outcome().await?.ok();
+    let other = waiting.held().await?;
+    if let Some(held) = held {
+        held.is_held().await?;
+    }
+    other.release().await?;
+    Ok(())
+}
+
+fn most_of_the_lease(stage: &Stage<'_>) -> Duration {
+    match stage.kind() {
+        // A round waits for a node for half a second at most.
+        Redlock | RedlockFenced => Duration::from_millis(400),
+        _ => stage.short_ttl() * 3 / 4,
+    }
+}
