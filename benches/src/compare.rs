@@ -9,6 +9,7 @@ use lock_memory::Memory;
 use serde::Serialize;
 
 use crate::guarantees::{self, Shown};
+use crate::lab::Figure;
 use crate::matrix::{self, Cell as Played};
 use crate::measure::{Measured, Stopwatch, round};
 use crate::report::{Cell, Table, Tone, figure};
@@ -141,6 +142,8 @@ struct Fault {
     not_made_because: Option<String>,
     /// What the history shows, with the events that show it.
     seen: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    figures: Vec<Figure>,
 }
 
 /// A scenario as it is told.
@@ -320,6 +323,7 @@ impl Fault {
             took_s: round(took.as_secs_f64()),
             not_made_because,
             seen: outcome.seen,
+            figures: outcome.figures,
         }
     }
 
@@ -409,6 +413,7 @@ impl Comparison {
             for told in &self.scenarios {
                 add(&format!("{:6} {}\n", told.id, told.title));
             }
+            add(&self.figures());
             add(&format!("\nSlowest: {}\n\n", self.slowest()));
         }
         for compared in &self.strategies {
@@ -453,6 +458,23 @@ impl Comparison {
             table.row([told.id.into()].into_iter().chain(cells));
         }
         Some(table)
+    }
+
+    /// What the scenarios measured, a line for each figure.
+    fn figures(&self) -> String {
+        let mut lines: Vec<(&str, &str, Vec<String>)> = Vec::new();
+        for compared in &self.strategies {
+            for fault in &compared.faults {
+                for Figure { of, value, .. } in &fault.figures {
+                    let told = format!("{} {value}", compared.strategy);
+                    match lines.iter_mut().find(|(scenario, line, _)| (*scenario, *line) == (fault.scenario, of)) {
+                        Some((.., told_before)) => told_before.push(told),
+                        None => lines.push((fault.scenario, of, vec![told])),
+                    }
+                }
+            }
+        }
+        lines.iter().map(|(scenario, of, told)| format!("\n{scenario}, {of}: {}.\n", told.join(", "))).collect()
     }
 
     /// The cells that took longest.

@@ -326,7 +326,7 @@ impl Strategy {
     ///
     /// As for [`named`](Strategy::named).
     pub(crate) fn known(name: &str) -> Result<Self, Unknown> {
-        let mutant = mutant::all().into_iter().map(|mutant| mutant.strategy).find(|strategy| strategy.name == name);
+        let mutant = mutant::all().map(|mutant| mutant.strategy).find(|strategy| strategy.name == name);
         mutant.map_or_else(|| Ok(Self::named(&[name.to_owned()])?[0]), Ok)
     }
 

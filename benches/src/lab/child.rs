@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use lock_core::{Backend, Claim, ErrorKind, Grant, Lock, LockGuard, LockKey, Locks, Moment, Options, Owner};
+use lock_core::{Backend, Claim, Effect, ErrorKind, Grant, Lock, LockGuard, LockKey, Locks, Moment, Options, Owner};
 use lock_core::{Release, Renew, Watch};
 use lock_memory::Memory;
-use lock_testkit::history::{Actor, History, Hold};
+use lock_testkit::history::{Actor, Attempt, History, Hold};
 use nix::time::ClockId;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -85,6 +85,8 @@ struct Held {
 struct Claimed {
     backend: Arc<dyn Backend>,
     claim: Claim,
+    /// The acquisition while it is not decided: the same claim again is the same acquisition.
+    attempt: Mutex<Option<Attempt>>,
     grant: Mutex<Option<Grant>>,
     hold: Mutex<Option<Hold>>,
 }
@@ -330,14 +332,22 @@ impl Child {
                 let owner = wanted.owner()?.unwrap_or_else(Owner::random);
                 let claim = Claim::new(LockKey::new(&*wanted.key)?, owner, wanted.lease());
                 let backend = Arc::clone(locks.backend());
-                let claimed = Claimed { backend, claim, grant: Mutex::default(), hold: Mutex::default() };
-                Arc::clone(lock(&self.claims).entry(name).or_insert(Arc::new(claimed)))
+                let claimed = Claimed {
+                    backend,
+                    claim,
+                    attempt: Mutex::default(),
+                    grant: Mutex::default(),
+                    hold: Mutex::default(),
+                };
+                Arc::clone(lock(&self.claims).entry(name).or_insert_with(|| Arc::new(claimed)))
             }
         };
-        let attempt = match &wanted.owner {
+        let undecided = lock(&claimed.attempt).take();
+        let is_repeated = undecided.is_some();
+        let attempt = undecided.unwrap_or_else(|| match &wanted.owner {
             Some(owner) => actor.acquiring_for(wanted.key.as_str(), owner.as_str()),
             None => actor.acquiring(wanted.key.as_str()),
-        };
+        });
         match claimed.backend.try_acquire(&claimed.claim).await {
             Ok(Some(grant)) => {
                 let (token, deadline) = (grant.fencing_token, deadline(grant.sent_at, grant.ttl));
@@ -357,11 +367,20 @@ impl Child {
                 })
             }
             Ok(None) => {
-                attempt.busy();
+                // What refuses a repeated claim may be its own entry.
+                if is_repeated {
+                    *lock(&claimed.attempt) = Some(attempt);
+                } else {
+                    attempt.busy();
+                }
                 Ok(Answer::Busy)
             }
             Err(error) => {
-                attempt.failed(error.effect());
+                if is_repeated || error.effect() == Effect::Unknown {
+                    *lock(&claimed.attempt) = Some(attempt);
+                } else {
+                    attempt.failed(error.effect());
+                }
                 Ok(Answer::error(&error))
             }
         }
@@ -419,6 +438,8 @@ impl Claimed {
             Ok(renewal) => {
                 let deadline = deadline(renewal.sent_at, renewal.ttl);
                 hold.renewed(deadline);
+                // There is no driver to know that it comes too late: what the backend says is acted on.
+                hold.affirmed(deadline);
                 Answer::Renewed { remaining: deadline.remaining() }
             }
             Err(error) => {

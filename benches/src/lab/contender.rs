@@ -381,6 +381,11 @@ impl Acquiring {
         })
     }
 
+    /// Whether there is an answer, without waiting.
+    pub(crate) fn is_answered(&mut self) -> bool {
+        self.pending.is_answered()
+    }
+
     /// Drops its future in the contender.
     pub(crate) async fn cancel(self) -> Result<(), Failure> {
         let id = self.pending.id;
@@ -421,7 +426,11 @@ impl Held {
     }
 
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<Answer, Failure> {
-        self.client.ask(Ask::Extend { hold: self.hold.clone(), ttl }).await
+        self.extending(ttl)?.answer().await
+    }
+
+    pub(crate) fn extending(&self, ttl: Duration) -> Result<Pending, Failure> {
+        self.client.begin(Ask::Extend { hold: self.hold.clone(), ttl })
     }
 
     pub(crate) async fn release(&self) -> Result<Answer, Failure> {

@@ -1,11 +1,14 @@
 use std::fs;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::Lease;
 use lock_testkit::RedisServer;
+use lock_testkit::fault::Proxy;
 use lock_testkit::history::History;
+use serde::Serialize;
 
 use super::{Client, Contender, Lab, PATIENCE, Place, Resource, Setup};
 use crate::strategy::Kind;
@@ -15,8 +18,8 @@ use crate::{Failure, Store, Strategy};
 /// What is longer than all leases of the scenarios.
 const LONG_AFTER: Duration = Duration::from_secs(60);
 
-/// What a client needs that waits for nothing, on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(2);
+/// How long the store may go on to say that a lock is held which is free, and how long a client then tries in vain.
+const STILL_HELD: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(500)];
 
 /// Where one scenario is played with one strategy: servers that are warm, a key and a history of its own.
 pub(crate) struct Stage<'a> {
@@ -27,9 +30,48 @@ pub(crate) struct Stage<'a> {
     pub(crate) history: History,
     /// Where what goes over the wire is written down, if it is to be told.
     pub(crate) transcript: Option<Transcript>,
+    figures: Mutex<Vec<Figure>>,
+}
+
+/// What a scenario has measured, beside what its history shows. Above its limit it breaks.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) of: &'static str,
+    pub(crate) value: f64,
+    /// None, if it is only told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) at_most: Option<f64>,
+}
+
+impl Figure {
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.at_most.is_some_and(|at_most| self.value > at_most)
+    }
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) const fn new(
+        lab: &'a Lab,
+        strategy: Strategy,
+        key: String,
+        history: History,
+        transcript: Option<Transcript>,
+    ) -> Self {
+        Self { lab, strategy, key, history, transcript, figures: Mutex::new(Vec::new()) }
+    }
 }
 
 impl Stage<'_> {
+    /// Writes a figure down.
+    pub(crate) fn measured(&self, figure: Figure) {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).push(figure);
+    }
+
+    /// What was written down.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.strategy.kind()
     }
@@ -56,10 +98,10 @@ impl Stage<'_> {
     /// Another client beside this contender: in a process of its own, unless the locks are kept in the process.
     pub(crate) async fn beside(&self, contender: &Contender, name: &str) -> Result<Beside, Failure> {
         if self.kind().store() == Store::Process {
-            return Ok(Beside { client: contender.client(name).await?, _process: None });
+            return Ok(Beside { client: contender.client(name).await?, process: None });
         }
         let process = self.contender(name).await?;
-        Ok(Beside { client: (*process).clone(), _process: Some(process) })
+        Ok(Beside { client: (*process).clone(), process: Some(process) })
     }
 
     /// What only the names that this cell has given to the store contain, however the store writes a key.
@@ -115,18 +157,29 @@ impl Stage<'_> {
 
     /// The same at servers of the scenario's own.
     pub(crate) async fn probe_long_after_at(&self, place: &Place) -> Result<(), Failure> {
-        let bound = if self.clock_can_be_set() {
-            self.lab.clocks().step(LONG_AFTER)?;
-            AT_ONCE
-        } else {
-            self.bound()
-        };
-        self.contender_at("prober", place, Setup::patient()).await?.probe(self.short(), bound).await
+        if !self.clock_can_be_set() {
+            let prober = self.contender_at("prober", place, Setup::patient()).await?;
+            return prober.probe(self.short(), self.bound()).await;
+        }
+        self.lab.clocks().step(LONG_AFTER)?;
+        self.probe_at_once_at(place).await
     }
 
     /// A fresh client gets the lock without waiting for any lease to end, or `Stuck` is written down.
     pub(crate) async fn probe_at_once(&self) -> Result<(), Failure> {
-        self.contender("prober").await?.probe(self.short(), AT_ONCE).await
+        self.probe_at_once_at(&self.lab.place(self.kind().store())?).await
+    }
+
+    async fn probe_at_once_at(&self, place: &Place) -> Result<(), Failure> {
+        let [still_held, in_vain] = STILL_HELD;
+        let prober = self.contender_at("prober", place, Setup::patient()).await?;
+        // Where the store says that the lock is free, a client that is slow on a busy machine must not look like one that
+        // cannot get it.
+        let bound = match tokio::time::timeout(still_held, prober.free()).await {
+            Ok(free) => free.map(|()| PATIENCE)?,
+            Err(_elapsed) => in_vain,
+        };
+        prober.probe(self.short(), bound).await
     }
 
     /// Whether the store lives by a clock of the lab.
@@ -181,7 +234,14 @@ impl Stage<'_> {
 /// A client, with the process that it has for itself.
 pub(crate) struct Beside {
     client: Client,
-    _process: Option<Contender>,
+    process: Option<Contender>,
+}
+
+impl Beside {
+    /// The proxies in front of its servers: none if the locks are kept in the process.
+    pub(crate) fn proxies(&self) -> &[Proxy] {
+        self.process.as_ref().map_or(&[], Contender::proxies)
+    }
 }
 
 impl Deref for Beside {

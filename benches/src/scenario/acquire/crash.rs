@@ -1,9 +1,8 @@
 use futures_util::FutureExt;
-use lock_testkit::fault::Request;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
-use super::{make_path, takes_the_lock};
+use super::{begins_the_lease, takes_the_lock, warm_up};
 use crate::Failure;
 use crate::lab::Stage;
 use crate::strategy::Kind::{
@@ -39,7 +38,7 @@ pub(super) const CRASH: Scenario = Scenario {
 
 async fn crash(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.frail("a").await?;
-    make_path(stage, &a).await?;
+    warm_up(stage, &a).await?;
     let applied: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_reply()).collect();
     let _acquiring = a.trying(stage.short())?;
     for applied in &applied {
@@ -53,7 +52,7 @@ pub(super) const LOST_EXPIRE: Scenario = Scenario {
     id: "S02",
     title: "EXPIRE is lost with its connection, and the client dies before it could mend that",
     steps: &[
-        "A acquires; the last request of that is held in the network: the EXPIRE, or the one that takes the lock",
+        "A acquires; the request that begins the lease (the EXPIRE, or what takes the lock) is held in the network",
         "the connection is cut, and the request with it; no other is to be had",
         "A is killed",
         "long after every lease, a fresh client wants the lock",
@@ -76,12 +75,8 @@ pub(super) const LOST_EXPIRE: Scenario = Scenario {
 
 async fn lost_expire(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.frail("a").await?;
-    make_path(stage, &a).await?;
-    let last = || match stage.kind() {
-        SetnxExpire => Request::command("EXPIRE").with_part(stage.mark()),
-        _ => takes_the_lock(stage),
-    };
-    let lost: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(last()).hold_request()).collect();
+    warm_up(stage, &a).await?;
+    let lost: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(begins_the_lease(stage)).hold_request()).collect();
     let _acquiring = a.trying(stage.short())?;
     for (proxy, lost) in a.proxies().iter().zip(&lost) {
         lost.seen().await;

@@ -14,7 +14,7 @@ pub(super) const SAME_OWNER: Scenario = Scenario {
     title: "two clients have drawn the same owner",
     steps: &[
         "A acquires for owner 1, as host and pid are the same in two containers, and reads the guarded counter",
-        "B tries for owner 1 too; if it is granted, B adds one and releases, else B undoes what may be left of its try",
+        "B tries for owner 1 too; if granted, B adds one and releases, else B undoes what may be left of its try",
         "C tries to acquire what A still holds",
         "A writes what it read plus one, and releases",
     ],
@@ -24,7 +24,7 @@ pub(super) const SAME_OWNER: Scenario = Scenario {
         (
             &[Memory, Reentrant],
             Expected::Breaks(
-                "who names an owner re-enters, so both are inside: draw owners from 128 random bits, as the driver does",
+                "who names an owner re-enters, so both are inside: let the driver draw owners, of 128 random bits",
             ),
         ),
         (

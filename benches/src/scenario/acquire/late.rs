@@ -5,7 +5,7 @@ use lock_testkit::fault::Armed;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
-use super::{make_path, takes_the_lock};
+use super::{takes_the_lock, warm_up};
 use crate::Failure;
 use crate::lab::{Answer, Setup, Stage};
 use crate::strategy::Kind::{
@@ -17,7 +17,7 @@ pub(super) const LATE_ACQUIRE: Scenario = Scenario {
     id: "S05",
     title: "the acquire lands after its client has given up",
     steps: &[
-        "A acquires with a short lease, without the driver's care; the request that takes the lock is held in the network",
+        "A acquires without the driver's care; the request that takes the lock is held in the network",
         "A waits no longer, is told that the outcome is unknown, and undoes nothing",
         "the network lets the request through: it takes the lock for nobody. A is killed",
         "long after every lease, a fresh client wants the lock",
@@ -41,7 +41,7 @@ async fn late_acquire(stage: &Stage<'_>) -> Result<(), Failure> {
     const PATIENT_FOR: Duration = Duration::from_millis(300);
 
     let a = stage.contender_with("a", Setup::frail().with_request_limit(PATIENT_FOR)).await?;
-    make_path(stage, &a).await?;
+    warm_up(stage, &a).await?;
     let late: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_the_lock(stage)).hold_request()).collect();
     let answer = a.claim(stage.short()).try_acquire().await?;
     if !matches!(answer, Answer::Error { without_effect: false, .. }) {

@@ -43,7 +43,7 @@ async fn fast_client(stage: &Stage<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The Redis documentation of SETNX says of the loser's stamp that it does no harm: true for a release that does not compare.
+/// Redis's page for SETNX says that the loser's stamp does no harm, which holds for a release that does not compare.
 pub(super) const LOSERS_STAMP: Scenario = Scenario {
     id: "S12",
     title: "two find a stale entry, and the loser writes last",

@@ -1,8 +1,11 @@
+use std::io;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use lock_clock::Clock;
 use lock_testkit::history::Observable;
 use lock_testkit::{EtcdCluster, ZooKeeperEnsemble};
+use zookeeper_client::{Acls, CreateMode};
 
 use super::super::{Expected, Scenario};
 use crate::Failure;
@@ -37,7 +40,7 @@ pub(super) const ZOOKEEPER_CLOCKS: Scenario = Scenario {
 
 async fn zookeeper_clocks(stage: &Stage<'_>) -> Result<(), Failure> {
     let clock = stage.lab.slot()?;
-    let ensemble = zookeeper_by(&clock)?;
+    let ensemble = zookeeper_by(&clock).await?;
     let place = Place::zookeeper(&ensemble);
     let a = stage.contender_at("a", &place, Setup::patient()).await?;
     let b = stage.contender_at("b", &place, Setup::patient()).await?;
@@ -60,11 +63,15 @@ async fn zookeeper_clocks(stage: &Stage<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One server that lives by this clock, proven.
-fn zookeeper_by(clock: &Slot) -> Result<ZooKeeperEnsemble, Failure> {
+/// One server that lives by this clock, proven by the time that it stamps on a node.
+async fn zookeeper_by(clock: &Slot) -> Result<ZooKeeperEnsemble, Failure> {
     let builder = ZooKeeperEnsemble::builder(1).tick(Duration::from_millis(200)).config("maxSessionTimeout", "60000");
     let builder = clock.env().into_iter().fold(builder, |builder, (name, value)| builder.env(name, value));
-    Ok(builder.start()?)
+    let ensemble = builder.start()?;
+    let client = zookeeper_client::Client::connect(&ensemble.hosts()).await?;
+    let stamped = client.create("/proof", b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all())).await?.0.mtime;
+    clock.prove(Clock::Wall, || Ok(Duration::from_millis(u64::try_from(stamped).map_err(io::Error::other)?)))?;
+    Ok(ensemble)
 }
 
 pub(super) const LEADER_CHANGE: Scenario = Scenario {

@@ -53,7 +53,7 @@ pub(super) const IN_FLIGHT: Scenario = Scenario {
 async fn in_flight(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = acquainted(stage, "a").await?;
     let held = a.acquire(stage.long()).await?;
-    let releases: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(last_step()).hold_reply()).collect();
+    let releases: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(last_step(stage)).hold_reply()).collect();
     let releasing = held.releasing()?;
     for release in &releases {
         release.seen().await;
