@@ -61,11 +61,6 @@ impl Stage<'_> {
         Ok(Beside { client: (*process).clone(), _process: Some(process) })
     }
 
-    /// What only the names that this cell has given to the store contain, however the store writes a key.
-    pub(crate) fn mark(&self) -> &str {
-        self.key.rsplit('/').next().unwrap_or(&self.key)
-    }
-
     /// A fixed lease that is soon over: the shortest that leaves a busy machine room to act within it.
     pub(crate) fn short(&self) -> Lease {
         Lease::fixed(self.short_ttl())
@@ -141,7 +136,7 @@ impl Stage<'_> {
 
     /// Something that is on its way until it is opened.
     pub(crate) fn gate(&self) -> Gate {
-        Gate(self.lab.folder().join(format!("{}.gate", self.mark())))
+        Gate(self.lab.folder().join(format!("{}.gate", self.key)))
     }
 
     /// A counter in a table of SQLite.
