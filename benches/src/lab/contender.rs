@@ -321,7 +321,7 @@ impl Client {
     pub(crate) async fn free(&self) -> Result<(), Failure> {
         let free = async {
             while self.inspect().await? {
-                tokio::time::sleep(Duration::from_millis(3)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
             Ok(())
         };

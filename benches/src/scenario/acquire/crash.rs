@@ -1,8 +1,11 @@
+use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::select_all;
+use lock_testkit::fault::Request;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
-use super::{begins_the_lease, takes_the_lock, warm_up};
+use super::{takes_the_lock, warm_up};
 use crate::Failure;
 use crate::lab::Stage;
 use crate::strategy::Kind::{
@@ -52,9 +55,9 @@ pub(super) const LOST_EXPIRE: Scenario = Scenario {
     id: "S02",
     title: "EXPIRE is lost with its connection, and the client dies before it could mend that",
     steps: &[
-        "A acquires; the request that begins the lease (the EXPIRE, or what takes the lock) is held in the network",
-        "the connection is cut, and the request with it; no other is to be had",
-        "A is killed",
+        "A acquires; the EXPIRE is held in the network, if there is one: only SetnxExpire sends it, the others are granted",
+        "the connection is cut, and the EXPIRE with it; no other connection is to be had",
+        "A is killed, before its driver could undo anything",
         "long after every lease, a fresh client wants the lock",
     ],
     breaks_by: &[Observable::Stuck],
@@ -65,10 +68,12 @@ pub(super) const LOST_EXPIRE: Scenario = Scenario {
             &[SetnxExpire],
             Expected::Breaks("the SETNX was applied, the EXPIRE was not, and the driver's undo died with A"),
         ),
+        (&[GetSet], Expected::Holds("the entry is an expiry stamp, and whoever comes later reads it")),
         (
-            &[GetSet, BlindDelete, Token, TokenWatch, Reentrant, Redlock, RedlockFenced, Etcd, ZooKeeper],
-            Expected::Holds("the request that takes the lock is also the one that ends it: nothing of it was applied"),
+            &[BlindDelete, Token, TokenWatch, Reentrant, Redlock, RedlockFenced],
+            Expected::Holds("the ttl came with the request that took the lock"),
         ),
+        (&[Etcd, ZooKeeper], Expected::Holds("the lease, or the session, was there before the entry")),
     ],
     play: |stage| lost_expire(stage).boxed(),
 };
@@ -76,10 +81,17 @@ pub(super) const LOST_EXPIRE: Scenario = Scenario {
 async fn lost_expire(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.frail("a").await?;
     warm_up(stage, &a).await?;
-    let lost: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(begins_the_lease(stage)).hold_request()).collect();
-    let _acquiring = a.trying(stage.short())?;
-    for (proxy, lost) in a.proxies().iter().zip(&lost) {
-        lost.seen().await;
+    let expire = || {
+        let is_it = |command: &Bytes| command.to_ascii_uppercase().ends_with(b"EXPIRE");
+        Request::matching(move |arguments| arguments.first().is_some_and(is_it)).with_part(&stage.key)
+    };
+    let lost: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(expire()).hold_request()).collect();
+    let sent = select_all(lost.iter().map(|lost| lost.seen().boxed()));
+    tokio::select! {
+        _ = sent => {}
+        outcome = a.trying(stage.short())?.outcome() => drop(outcome?),
+    }
+    for proxy in a.proxies() {
         proxy.refuse_connections();
         proxy.cut_connections();
     }
