@@ -406,7 +406,7 @@ impl Comparison {
                 add(&format!(
                     "{letter} {:20}{}",
                     compared.strategy,
-                    if letter as usize % 3 == 0 { "\n" } else { "  " }
+                    if (letter as usize).is_multiple_of(3) { "\n" } else { "  " }
                 ));
             }
             add("\n\n");
