@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
-use lock_testkit::fault::{Armed, Request};
+use lock_testkit::fault::Request;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
