@@ -14,7 +14,7 @@ use lock_memory::Memory;
 use lock_testkit::history::{Actor, Attempt, History, Hold};
 use nix::time::ClockId;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
 use crate::strategy::Seat;
@@ -64,7 +64,7 @@ struct Child {
     clients: Mutex<HashMap<String, Client>>,
     holds: Mutex<HashMap<String, Arc<Held>>>,
     claims: Mutex<HashMap<String, Arc<Claimed>>>,
-    tasks: Mutex<HashMap<u64, AbortHandle>>,
+    tasks: Mutex<HashMap<u64, JoinHandle<()>>>,
 }
 
 #[derive(Clone)]
@@ -108,11 +108,15 @@ impl Child {
     fn start(self: Arc<Self>, id: u64, ask: Ask) {
         if let Ask::Cancel { id: other } = ask {
             let task = lock(&self.tasks).remove(&other);
-            if let Some(task) = task {
-                task.abort();
-            }
-            say(&Line::Answer { id: other, answer: Answer::Cancelled });
-            say(&Line::Answer { id, answer: Answer::Done });
+            tokio::spawn(async move {
+                if let Some(task) = task {
+                    task.abort();
+                    // Answered when its future has been dropped, not when that has been asked for.
+                    drop(task.await);
+                }
+                say(&Line::Answer { id: other, answer: Answer::Cancelled });
+                say(&Line::Answer { id, answer: Answer::Done });
+            });
             return;
         }
         let child = Arc::clone(&self);
@@ -121,7 +125,7 @@ impl Child {
             lock(&child.tasks).remove(&id);
             say(&Line::Answer { id, answer });
         });
-        lock(&self.tasks).insert(id, task.abort_handle());
+        lock(&self.tasks).insert(id, task);
     }
 
     async fn act(&self, ask: Ask) -> Result<Answer, Failure> {

@@ -102,6 +102,8 @@ async fn failover(stage: &Stage<'_>) -> Result<(), Failure> {
 
     let a = stage.contender_at("a", &Place::redis(&[&master]), Setup::patient()).await?;
     a.acquire(stage.long()).await?;
+    // The replica says what it has once a second, unless it is asked.
+    master.command::<u64>(&["WAIT", "1", "10000"])?;
     master.command::<()>(&["FAILOVER"])?;
     stage.until("the replica is the master", || Ok(says(&replica, "role:master")?)).await?;
     let b = stage.contender_at("b", &Place::redis(&[&replica]), Setup::patient()).await?;

@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 use lock_testkit::history::Observable;
 
-use super::acquire::takes_the_lock;
+use super::acquire::{takes_the_lock, warm_up};
 use super::{Expected, Scenario};
 use crate::Failure;
 use crate::lab::{Answer, Claimed, Contender, PATIENCE, Stage};
@@ -40,6 +40,7 @@ const OWNER: u128 = 0x6861_7370;
 
 async fn counted_twice(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender("a").await?;
+    warm_up(stage, &a.on(&format!("{}+", stage.key))).await?;
     let claims = [a.claim_for(stage.long(), Some(OWNER)), a.claim_for(stage.long(), Some(OWNER))];
     for claim in &claims {
         acquire_twice(stage, &a, claim).await?;

@@ -61,10 +61,7 @@ async fn holder(stage: &Stage<'_>, counter: Resource) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
     let held = a.acquire(stage.long()).await?;
     let read = a.read(&counter).await?;
-    if stage.kind() == Etcd {
-        a.proxy().black_hole();
-    }
-    end_session(stage, &a, 0).await?;
+    end_session(stage, &a, 0, true).await?;
     let other = b.acquire(stage.long()).await?;
     b.increment(&counter, &other).await?;
     held.is_held().await?;
@@ -107,7 +104,7 @@ async fn waiter(stage: &Stage<'_>) -> Result<(), Failure> {
     until_entries(stage, 2).await?;
     let third = c.acquiring(stage.long(), PATIENCE)?;
     until_entries(stage, 3).await?;
-    end_session(stage, &b, 1).await?;
+    end_session(stage, &b, 1, false).await?;
     held.release().await?;
     let third = third.held().await?;
     // Granted, wrongly, or behind C.

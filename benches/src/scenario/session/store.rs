@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use etcd_client::{GetOptions, KeyValue};
+use lock_testkit::fault::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -35,9 +36,18 @@ pub(super) async fn until_entries(stage: &Stage<'_>, count: usize) -> Result<(),
     tokio::time::timeout(limit, waiting).await.map_err(|_| format!("not {count} entries within {limit:?}"))?
 }
 
-/// Ends the lease or the session under which `contender` has the entry of this place in the order.
-pub(super) async fn end_session(stage: &Stage<'_>, contender: &Contender, place: usize) -> Result<(), Failure> {
+/// Ends the lease or the session under which `contender` has the entry of this place in the order. One that is to be left
+/// in ignorance is cut off from the store.
+pub(super) async fn end_session(
+    stage: &Stage<'_>,
+    contender: &Contender,
+    place: usize,
+    in_ignorance: bool,
+) -> Result<(), Failure> {
     if stage.kind() == Kind::Etcd {
+        if in_ignorance {
+            contender.proxy().black_hole();
+        }
         let keys = etcd_keys(stage).await?;
         let key = keys.get(place).ok_or("the lock has no entry there")?;
         let etcd = etcd_client::Client::connect(stage.lab.etcd()?.urls(), None).await?;
@@ -45,9 +55,13 @@ pub(super) async fn end_session(stage: &Stage<'_>, contender: &Contender, place:
         return Ok(());
     }
     // Whoever shows a session's number and password may end it: it is shown when the client connects anew.
+    let resumed = contender.proxy().when(Request::command("connect")).hold_reply();
     contender.proxy().cut_connections();
-    stage.until("the session is resumed", || Ok(resumption(contender).is_some())).await?;
-    let resumption = resumption(contender).ok_or("the session was resumed")?;
+    resumed.seen().await;
+    if in_ignorance {
+        contender.proxy().black_hole();
+    }
+    let resumption = resumption(contender).ok_or("a client has resumed a session that has no number")?;
     close(stage.lab.zookeeper()?.addr(0), &resumption).await?;
     Ok(())
 }
