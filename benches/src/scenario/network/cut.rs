@@ -58,7 +58,7 @@ async fn in_flight(stage: &Stage<'_>) -> Result<(), Failure> {
     for release in &releases {
         release.seen().await;
     }
-    let takes_other = || takes_the_lock(stage).with_part(format!("{}{OTHER}", stage.mark()));
+    let takes_other = || takes_the_lock(stage).with_part(format!("{}{OTHER}", &stage.key));
     // On the connection of the release its reply comes behind that one; on another it would come at once.
     let acquires: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_other()).hold_reply()).collect();
     let acquiring = other(stage, &a).trying(stage.long())?;

@@ -90,7 +90,7 @@ async fn play(stage: &Stage<'_>, fsync: &str, loss: Loss) -> Result<(), Failure>
     let folder: (String, String) = server.command(&["CONFIG", "GET", "dir"])?;
     server.kill()?;
     if loss == Loss::Power && fsync != "always" {
-        forget_from(&append_only_file(Path::new(&folder.1))?, stage.mark())?;
+        forget_from(&append_only_file(Path::new(&folder.1))?, &stage.key)?;
     }
     server.restart()?;
     newcomer(stage, &servers.place()).await

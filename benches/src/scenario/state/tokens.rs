@@ -170,7 +170,7 @@ impl Stores {
 
 /// An etcd with what the lab's has now, by way of a snapshot.
 fn restored(stage: &Stage<'_>) -> Result<EtcdCluster, Failure> {
-    let file = |kind| stage.lab.folder().join(format!("{}.{kind}", stage.mark())).display().to_string();
+    let file = |kind| stage.lab.folder().join(format!("{}.{kind}", &stage.key)).display().to_string();
     let (snapshot, data) = (file("snapshot"), file("etcd"));
     etcdctl(&["--endpoints", &stage.lab.etcd()?.member(0).url(), "snapshot", "save", &snapshot])?;
     etcdctl(&["snapshot", "restore", &snapshot, "--data-dir", &data])?;

@@ -55,7 +55,7 @@ async fn herd(stage: &Stage<'_>) -> Result<(), Failure> {
     let mut waiting = waiting.collect::<Result<Vec<_>, _>>()?;
     all_wait(stage, &crowd).await?;
 
-    let named = Request::any().with_part(stage.mark());
+    let named = Request::any().with_part(&stage.key);
     let tells: Vec<_> =
         crowd.proxies().iter().map(|proxy| proxy.when_pushed(named.clone()).every_time().hold()).collect();
     let before = come(crowd.proxies(), &named);
@@ -87,7 +87,7 @@ async fn all_wait(stage: &Stage<'_>, crowd: &Contender) -> Result<(), Failure> {
         let listens = listens(stage);
         still(stage, "twenty wait", WAITERS, || come(crowd.proxies(), &listens)).await
     } else {
-        let asks = Request::any().with_part(stage.mark());
+        let asks = Request::any().with_part(&stage.key);
         stage.until("twenty wait", || Ok(come(crowd.proxies(), &asks) >= WAITERS)).await
     }
 }

@@ -49,7 +49,7 @@ async fn before_subscribe(stage: &Stage<'_>) -> Result<(), Failure> {
         if is_told(stage.kind()) {
             proxy.when(listens(stage)).hold_request()
         } else {
-            proxy.when(Request::any().with_part(stage.mark())).hold_reply()
+            proxy.when(Request::any().with_part(&stage.key)).hold_reply()
         }
     };
     let late: Vec<_> = b.proxies().iter().map(late).collect();
@@ -137,7 +137,7 @@ async fn watch_lost(stage: &Stage<'_>) -> Result<(), Failure> {
     let watches = b.proxy().when(listens(stage)).hold_reply();
     let waiting = b.acquiring(stage.long(), PATIENCE)?;
     watches.seen().await;
-    let lost = b.proxy().when_pushed(Request::any().with_part(stage.mark())).lose();
+    let lost = b.proxy().when_pushed(Request::any().with_part(&stage.key)).lose();
     held.release().await?;
     watches.release();
     lost.seen().await;
