@@ -189,7 +189,7 @@ impl Stage<'_> {
 
     /// Something that is on its way until it is opened.
     pub(crate) fn gate(&self) -> Gate {
-        Gate(self.lab.folder().join(format!("{}.gate", self.mark())))
+        Gate(self.lab.folder().join(format!("{}.gate", self.key)))
     }
 
     /// A counter in a table of SQLite.

@@ -23,6 +23,7 @@ pub(super) const ALL: &[Scenario] = &[
     herd::HERD,
     cancel::CANCELLED,
     message::WATCH_LOST,
+    message::COMPACTED,
 ];
 
 /// By when a waiter must have a lock that is free for it. One that slept on is later for certain: a sleep that begins after the

@@ -29,13 +29,13 @@ pub(super) const IN_FLIGHT: Scenario = Scenario {
         (
             &[SetnxExpire, GetSet, BlindDelete],
             Expected::Holds(
-                "the acquire's effect is unknown, so the driver undoes it; the release is repeated and changes nothing",
+                "the acquire is undone, because its effect is unknown; the release is repeated, and changes nothing",
             ),
         ),
         (
             &[Token, Reentrant, Redlock, RedlockFenced],
             Expected::Holds(
-                "the effect of each is unknown: the driver undoes the acquire, and repeats the release until it is answered",
+                "the effect of each is unknown: the acquire is undone, and the release repeated until it is answered",
             ),
         ),
         (
