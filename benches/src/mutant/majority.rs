@@ -81,6 +81,9 @@ async fn counted(seat: &Seat, count: Count) -> Result<Arc<dyn Backend>> {
     flawed(Counted { ours: ours(Kind::Redlock, seat).await?, nodes, count, acquire, renew, release })
 }
 
+/// Ours number the rounds, so that the undoing of one leaves the next alone. These undo one before they begin the next.
+const ROUND: &str = "1";
+
 struct Counted {
     ours: Arc<dyn Backend>,
     nodes: Vec<Connection>,
@@ -126,7 +129,7 @@ impl Counted {
     async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
         let ttl = claim.lease.ttl();
         let sent_at = Moment::now();
-        let votes = self.ask(&self.nodes, &self.acquire, claim, &["1", &ttl.as_millis().to_string(), ""]).await;
+        let votes = self.ask(&self.nodes, &self.acquire, claim, &[ROUND, &ttl.as_millis().to_string(), ""]).await;
         if self.is_enough(&votes) {
             return Ok(Attempt::Granted(Grant::new(claim.clone(), self.counts_from(sent_at), ttl)));
         }
@@ -138,7 +141,7 @@ impl Counted {
 
     async fn renew_one(&self, renew: &Renew<'_>) -> Result<Renewal> {
         let (millis, sent_at) = (renew.ttl.as_millis().to_string(), Moment::now());
-        let votes = self.ask(&self.nodes, &self.renew, &renew.grant.claim, &[&millis, &millis, "1"]).await;
+        let votes = self.ask(&self.nodes, &self.renew, &renew.grant.claim, &[&millis, &millis, ROUND]).await;
         if self.is_enough(&votes) { Ok(Renewal::new(self.counts_from(sent_at), renew.ttl)) } else { Err(lost()) }
     }
 }

@@ -1,10 +1,11 @@
 //! Keeping a lock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use lock_core::{Backend, Claim, ErrorKind, Grant, Moment, Renew, Renewal, Result, Stop};
+use lock_core::{Backend, Claim, Grant, Moment, Renew, Renewal, Result, Stop};
 
 use super::Mutant;
 use super::flawed::{Flaw, flawed, ours};
@@ -49,12 +50,12 @@ const BELIEVING: Mutant = Mutant {
     caught_by: &["S31"],
 };
 
-/// A renewal by a timer, whose errors are logged.
+/// A renewal by a timer, whose errors are logged at best.
 const REFUSED: Mutant = Mutant {
     strategy: Strategy::new(
         "mutant-token-refused-renewal",
         "",
-        "as redis-token, but a renewal that fails counts, unless the lock is another's",
+        "as redis-token, but a renewal counts whatever becomes of it",
         Kind::Token,
         |seat| async { flawed(Refused(ours(Kind::Token, seat).await?)) }.boxed(),
     ),
@@ -72,17 +73,16 @@ impl Flaw for Refused {
 
     async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal>> {
         let sent_at = Moment::now();
-        let answers = self.0.renew(batch).await.into_iter().zip(batch);
-        let count = |(answer, renew): (Result<Renewal>, &Renew<'_>)| match answer {
-            Err(error) if error.kind() != ErrorKind::Lost => Ok(Renewal::new(sent_at, renew.ttl)),
-            answer => answer,
+        let answers = self.0.renew(batch).await;
+        let count = |(renew, answer): (&Renew<'_>, Result<Renewal>)| {
+            Ok(answer.unwrap_or_else(|_logged| Renewal::new(sent_at, renew.ttl)))
         };
-        answers.map(count).collect()
+        batch.iter().zip(answers).map(count).collect()
     }
 }
 
 /// Redisson 4.4 (redisson/redisson#7272): the end of a renewal comes before its beginning, and it renews whatever its owner
-/// holds later.
+/// holds later, for half a minute each time (`lockWatchdogTimeout`).
 const OUTLIVING: Mutant = Mutant {
     strategy: Strategy::new(
         "mutant-reentrant-outliving-renewal",
@@ -112,7 +112,7 @@ impl Outliving {
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(grant.ttl / 3).await;
-                    drop(ours.renew(&[Renew::new(&grant, grant.ttl)]).await);
+                    drop(ours.renew(&[Renew::new(&grant, Duration::from_secs(30))]).await);
                 }
             });
         }

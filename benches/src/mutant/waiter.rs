@@ -37,8 +37,8 @@ const NO_TIMER: Mutant = Mutant {
         Kind::Token,
         |seat| waiter(seat, true).boxed(),
     ),
-    flaw: "nobody tells of a lease that has ended by itself, nor of a message that did not get through",
-    caught_by: &["S52", "S51"],
+    flaw: "nobody tells of a lease that has ended by itself",
+    caught_by: &["S52"],
 };
 
 async fn waiter(seat: &Seat, tries_again: bool) -> Result<Arc<dyn Backend>> {
