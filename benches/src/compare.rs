@@ -52,6 +52,9 @@ impl Effort {
     };
 }
 
+/// What stands for a strategy above its column, where there are more faults than a line could name strategies.
+const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
+
 /// What is compared.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -402,16 +405,15 @@ impl Comparison {
         if let Some(table) = self.fault_table() {
             add(&table.render(colours));
             add("\nbreaks, holds: as documented.  -: cannot apply; the report says why.\n");
-            for (letter, compared) in ('a'..='z').zip(&self.strategies) {
-                add(&format!(
-                    "{letter} {:20}{}",
-                    compared.strategy,
-                    if letter as usize % 3 == 0 { "\n" } else { "  " }
-                ));
+            let legend: Vec<_> = LETTERS.chars().zip(&self.strategies).collect();
+            for line in legend.chunks(3) {
+                let names = line.iter().map(|(letter, compared)| format!("{letter} {:20}", compared.strategy));
+                add(names.collect::<Vec<_>>().join("  ").trim_end());
+                add("\n");
             }
-            add("\n\n");
+            add("\n");
             for told in &self.scenarios {
-                add(&format!("{:6} {}\n", told.id, told.title));
+                add(&format!("{:10} {}\n", told.id, told.title));
             }
             add(&self.figures());
             add(&format!("\nSlowest: {}\n\n", self.slowest()));
@@ -450,9 +452,8 @@ impl Comparison {
         if self.scenarios.is_empty() {
             return None;
         }
-        let letters: Vec<_> = (b'a'..=b'z').map(|letter| char::from(letter).to_string()).collect();
-        let mut table =
-            Table::new(["fault"].into_iter().chain(letters.iter().take(self.strategies.len()).map(String::as_str)));
+        let letters = LETTERS.chars().take(self.strategies.len()).map(String::from);
+        let mut table = Table::new(["fault".to_owned()].into_iter().chain(letters));
         for (at, told) in self.scenarios.iter().enumerate() {
             let cells = self.strategies.iter().map(|compared| compared.faults[at].cell());
             table.row([told.id.into()].into_iter().chain(cells));

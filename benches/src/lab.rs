@@ -19,7 +19,7 @@ use lock_testkit::fault::Proxy;
 use lock_testkit::{EtcdCluster, RedisServer, TempFolder, ZooKeeperEnsemble};
 
 pub(crate) use self::child::run as run_contender;
-pub(crate) use self::contender::{Acquiring, Claimed, Client, Contender, Held, Pending, Setup};
+pub(crate) use self::contender::{Acquiring, Claimed, Client, Contender, Held, Setup};
 pub(crate) use self::protocol::{Answer, Resource};
 pub(crate) use self::stage::{Figure, Gate, Stage};
 use crate::stores::NODES;

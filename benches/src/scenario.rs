@@ -217,4 +217,13 @@ mod tests {
             assert_eq!(outcome(expected, observed.clone()).is_as_documented(), documented, "{expected:?} {observed:?}");
         }
     }
+
+    #[test]
+    fn a_figure_breaks_above_its_limit() {
+        let herd = Scenario::find("S53").unwrap();
+        let judge = |value, at_most| herd.judge(&History::new(), &[Figure { of: "", value, at_most }]).0;
+        assert_eq!(judge(10.0, Some(10.0)), Observed::Holds);
+        assert_eq!(judge(11.0, Some(10.0)), Observed::Breaks);
+        assert_eq!(judge(11.0, None), Observed::Holds);
+    }
 }

@@ -189,10 +189,6 @@ impl Child {
                 boottime: nanos(ClockId::CLOCK_BOOTTIME),
                 lab: lab_now(),
             }),
-            Ask::Shutdown { client } => {
-                self.client(&client)?.locks.shutdown().await?;
-                Ok(Answer::Done)
-            }
         }
     }
 

@@ -164,11 +164,6 @@ impl Contender {
         Ok(())
     }
 
-    /// What its clocks say.
-    pub(crate) async fn clocks(&self) -> Result<Answer, Failure> {
-        self.client.ask(Ask::Clocks).await
-    }
-
     /// Blocks the thread that serves its asks.
     pub(crate) fn block(&self, time: Duration) -> Result<Pending, Failure> {
         self.client.begin(Ask::Block { time })
@@ -234,7 +229,7 @@ impl Client {
         let hold = self.link.fresh_name("hold");
         let (client, wanted) = (self.name.clone(), self.wanted(lease, owner));
         match self.ask(Ask::TryAcquire { client, wanted, hold: hold.clone() }).await? {
-            Answer::Granted { token, remaining } => Ok(Some(Held { client: self.clone(), hold, token, remaining })),
+            Answer::Granted { .. } => Ok(Some(Held { client: self.clone(), hold })),
             Answer::Busy => Ok(None),
             other => Err(format!("{} tries, and the answer is {other:?}", self.name).into()),
         }
@@ -333,10 +328,6 @@ impl Client {
         self.ask(Ask::ForceRelease { client: self.name.clone(), key: self.key.clone() }).await
     }
 
-    pub(crate) async fn shutdown(&self) -> Result<(), Failure> {
-        self.ask(Ask::Shutdown { client: self.name.clone() }).await?.done("shuts down")
-    }
-
     async fn ask(&self, ask: Ask) -> Result<Answer, Failure> {
         self.begin(ask)?.answer().await
     }
@@ -376,7 +367,7 @@ impl Acquiring {
     pub(crate) async fn outcome(self) -> Result<Result<Held, Answer>, Failure> {
         let Self { client, hold, pending } = self;
         Ok(match pending.answer().await? {
-            Answer::Granted { token, remaining } => Ok(Held { client, hold, token, remaining }),
+            Answer::Granted { .. } => Ok(Held { client, hold }),
             other => Err(other),
         })
     }
@@ -398,9 +389,6 @@ impl Acquiring {
 pub(crate) struct Held {
     client: Client,
     hold: String,
-    pub(crate) token: Option<u64>,
-    /// How long the guard had to go when it was handed out.
-    pub(crate) remaining: Duration,
 }
 
 impl Held {

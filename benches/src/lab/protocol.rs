@@ -128,9 +128,6 @@ pub(crate) enum Ask {
     },
     /// What the process's clocks say.
     Clocks,
-    Shutdown {
-        client: String,
-    },
 }
 
 /// A lock that is wanted.

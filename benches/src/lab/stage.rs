@@ -25,7 +25,7 @@ const STILL_HELD: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_
 pub(crate) struct Stage<'a> {
     pub(crate) lab: &'a Lab,
     pub(crate) strategy: Strategy,
-    /// A name that no other cell uses.
+    /// A name that no other cell uses, nor is part of another's; every store writes it as it is.
     pub(crate) key: String,
     pub(crate) history: History,
     /// Where what goes over the wire is written down, if it is to be told.
@@ -104,14 +104,9 @@ impl Stage<'_> {
         Ok(Beside { client: (*process).clone(), process: Some(process) })
     }
 
-    /// What only the names that this cell has given to the store contain, however the store writes a key.
-    pub(crate) fn mark(&self) -> &str {
-        self.key.rsplit('/').next().unwrap_or(&self.key)
-    }
-
     /// What this cell has on a Redis.
     pub(crate) fn keys_on(&self, server: &RedisServer) -> Result<Vec<String>, Failure> {
-        Ok(server.command(&["KEYS", &format!("*{}*", self.mark())])?)
+        Ok(server.command(&["KEYS", &format!("*{}*", self.key)])?)
     }
 
     /// A fixed lease that is soon over: the shortest that leaves a busy machine room to act within it.
@@ -189,7 +184,7 @@ impl Stage<'_> {
 
     /// Something that is on its way until it is opened.
     pub(crate) fn gate(&self) -> Gate {
-        Gate(self.lab.folder().join(format!("{}.gate", self.mark())))
+        Gate(self.lab.folder().join(format!("{}.gate", self.key)))
     }
 
     /// A counter in a table of SQLite.

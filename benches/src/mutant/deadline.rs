@@ -23,7 +23,7 @@ const TOKEN_FROM_REPLY: Mutant = Mutant {
         |seat| from_reply(Kind::Token, seat).boxed(),
     ),
     flaw: "a slow reply makes the holder believe in more than the store has given",
-    caught_by: &["S06", "S30"],
+    caught_by: &["S06"],
 };
 
 const REDLOCK_FROM_REPLY: Mutant = Mutant {
@@ -34,7 +34,6 @@ const REDLOCK_FROM_REPLY: Mutant = Mutant {
         Kind::Redlock,
         |seat| from_reply(Kind::Redlock, seat).boxed(),
     ),
-    caught_by: &["S06"],
     ..TOKEN_FROM_REPLY
 };
 

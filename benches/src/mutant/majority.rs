@@ -17,7 +17,7 @@ use super::flawed::{Flaw, flawed, load, lost, ours};
 use crate::Strategy;
 use crate::strategy::{Kind, Seat};
 
-pub(super) const ALL: &[Mutant] = &[OF_THE_ANSWERS, NO_VALIDITY];
+pub(super) const ALL: &[Mutant] = &[OF_THE_ANSWERS, NO_VALIDITY, HALF_UNDONE];
 
 /// A majority of the nodes that answer is none: two halves of a parted network have one each.
 const OF_THE_ANSWERS: Mutant = Mutant {
@@ -46,11 +46,25 @@ const NO_VALIDITY: Mutant = Mutant {
     caught_by: &["C3", "S32"],
 };
 
-/// How votes are counted.
+/// redis.io: a client that has failed unlocks all the instances, "even the instances it believed it was not able to lock".
+const HALF_UNDONE: Mutant = Mutant {
+    strategy: Strategy::new(
+        "mutant-redlock-half-undone",
+        "",
+        "as redlock, but a lost round is undone only where it has heard yes",
+        Kind::Redlock,
+        |seat| counted(seat, Count::UndoingYes).boxed(),
+    ),
+    flaw: "the votes whose replies were lost keep everybody out until they end",
+    caught_by: &["S25"],
+};
+
+/// How votes are counted, and what becomes of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Count {
     OfTheAnswers,
     Whenever,
+    UndoingYes,
 }
 
 async fn counted(seat: &Seat, count: Count) -> Result<Arc<dyn Backend>> {
@@ -80,15 +94,21 @@ struct Counted {
 }
 
 impl Counted {
-    /// Asks every node by a script that begins its answer with 1 for yes; none of one that does not answer in time.
-    async fn ask(&self, script: &Script, claim: &Claim, args: &[&str]) -> Vec<Option<bool>> {
+    /// Asks these nodes by a script that begins its answer with 1 for yes; none of one that does not answer in time.
+    async fn ask(
+        &self,
+        nodes: impl IntoIterator<Item = &Connection>,
+        script: &Script,
+        claim: &Claim,
+        args: &[&str],
+    ) -> Vec<Option<bool>> {
         // Five seconds are longer than any lease that a scenario lets end.
         let limit = Duration::from_millis(if self.count == Count::Whenever { 5_000 } else { 500 });
         let (key, id) = (format!("hasp:{}", claim.key), format!("{:032x}", claim.id.bits()));
         let (keys, args) = ([&*key], [&[&*id], args].concat());
         let call = Call { keys: &keys, args: &args };
         let call = &call;
-        let votes = self.nodes.iter().map(|node| async move {
+        let votes = nodes.into_iter().map(|node| async move {
             let answer = timeout(limit, node.run_script::<Value>("vote", script, call)).await.ok()?.ok()?;
             Some(answer == Value::Int(1) || answer == Value::Array(vec![Value::Int(1)]))
         });
@@ -109,17 +129,19 @@ impl Counted {
     async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
         let ttl = claim.lease.ttl();
         let sent_at = Moment::now();
-        let votes = self.ask(&self.acquire, claim, &[ROUND, &ttl.as_millis().to_string(), ""]).await;
+        let votes = self.ask(&self.nodes, &self.acquire, claim, &[ROUND, &ttl.as_millis().to_string(), ""]).await;
         if self.is_enough(&votes) {
             return Ok(Attempt::Granted(Grant::new(claim.clone(), self.counts_from(sent_at), ttl)));
         }
-        self.ask(&self.release, claim, &[""]).await;
+        let is_undone = |vote: &Option<bool>| self.count != Count::UndoingYes || *vote == Some(true);
+        let undone = self.nodes.iter().zip(&votes).filter(|(_, vote)| is_undone(vote)).map(|(node, _)| node);
+        self.ask(undone, &self.release, claim, &[""]).await;
         Ok(Attempt::Busy { remaining: None })
     }
 
     async fn renew_one(&self, renew: &Renew<'_>) -> Result<Renewal> {
         let (millis, sent_at) = (renew.ttl.as_millis().to_string(), Moment::now());
-        let votes = self.ask(&self.renew, &renew.grant.claim, &[&millis, &millis, ROUND]).await;
+        let votes = self.ask(&self.nodes, &self.renew, &renew.grant.claim, &[&millis, &millis, ROUND]).await;
         if self.is_enough(&votes) { Ok(Renewal::new(self.counts_from(sent_at), renew.ttl)) } else { Err(lost()) }
     }
 }

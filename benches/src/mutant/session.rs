@@ -95,6 +95,7 @@ impl ServerLock {
             granted = client.lock(queue(&claim.key), Some(LockOptions::new().with_lease(lease))) => granted,
         };
         let granted = granted.map_err(|error| failed("acquire", error))?;
+        // Of one that has waited, 3.4 gives the revision of the wait: one more reason not to use the service.
         let revision = granted.header().map_or(0, etcd_client::ResponseHeader::revision);
         let place = Place { lease, key: granted.key().to_vec() };
         Ok(Some(

@@ -37,13 +37,13 @@ pub(super) fn takes_the_lock(stage: &Stage<'_>) -> Request {
         let is = |name: &[u8]| arguments.first().is_some_and(|first| first.eq_ignore_ascii_case(name));
         [&b"SETNX"[..], b"SET", b"EVALSHA", b"EVAL", b"Txn", b"create2"].into_iter().any(is)
     })
-    .with_part(stage.mark())
+    .with_part(&stage.key)
 }
 
 /// The request with which the lease begins: `SetnxExpire` sends one for it, else it is the one that takes the lock.
 fn begins_the_lease(stage: &Stage<'_>) -> Request {
     match stage.kind() {
-        Kind::SetnxExpire => Request::command("EXPIRE").with_part(stage.mark()),
+        Kind::SetnxExpire => Request::command("EXPIRE").with_part(&stage.key),
         _ => takes_the_lock(stage),
     }
 }

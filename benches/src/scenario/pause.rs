@@ -185,7 +185,7 @@ async fn late_write(stage: &Stage<'_>, fenced: bool) -> Result<(), Failure> {
 
     let gate = stage.gate();
     let proxy = Proxy::start(stage.lab.redis().server.addr())?;
-    let under_way = proxy.when(Request::any().with_part(stage.mark())).hold_request();
+    let under_way = proxy.when(Request::any().with_part(&stage.key)).hold_request();
     let late =
         [a.writing_late(&table, read[0] + 1, &held, &gate)?, a.writing(&hash.by_way_of(&proxy), read[1] + 1, &held)?];
     under_way.seen().await;

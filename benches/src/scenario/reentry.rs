@@ -40,7 +40,7 @@ const OWNER: u128 = 0x6861_7370;
 
 async fn counted_twice(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender("a").await?;
-    warm_up(stage, &a).await?;
+    warm_up(stage, &a.on(&format!("{}+", stage.key))).await?;
     let claims = [a.claim_for(stage.long(), Some(OWNER)), a.claim_for(stage.long(), Some(OWNER))];
     for claim in &claims {
         acquire_twice(stage, &a, claim).await?;

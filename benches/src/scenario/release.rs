@@ -41,7 +41,7 @@ async fn hold_often(stage: &Stage<'_>, client: &Client) -> Result<Vec<Held>, Fai
 
 /// What ends a release of this cell's lock.
 pub(super) fn last_step(stage: &Stage<'_>) -> Request {
-    let names_the_lock = Request::any().with_part(stage.mark());
+    let names_the_lock = Request::any().with_part(&stage.key);
     Request::matching(move |arguments| {
         let is = |name: &[u8]| arguments.first().is_some_and(|first| first.eq_ignore_ascii_case(name));
         let ends = [&b"DEL"[..], b"UNLINK", b"EVALSHA", b"EVAL", b"Txn", b"delete"].into_iter().any(is);

@@ -24,5 +24,5 @@ fn harmful_ttl(stage: &Stage<'_>) -> Duration {
 
 /// Another lock of the same cell, and the requests that name it: two scenes can be played at the same time.
 fn lock_for(stage: &Stage<'_>, scene: &str) -> (String, Request) {
-    (format!("{}-{scene}", stage.key), Request::any().with_part(format!("{}-{scene}", stage.mark())))
+    (format!("{}-{scene}", stage.key), Request::any().with_part(format!("{}-{scene}", &stage.key)))
 }

@@ -11,7 +11,7 @@ mod tokens;
 use lock_testkit::RedisServer;
 
 use super::Scenario;
-use crate::lab::{Clocked, Contender, Lab, Place, Setup, Stage};
+use crate::lab::{Clocked, Contender, Place, Setup, Stage};
 use crate::strategy::Kind::{self, BlindDelete, GetSet, Reentrant, SetnxExpire, Token, TokenWatch};
 use crate::{Failure, Store};
 
@@ -20,6 +20,7 @@ pub(super) const ALL: &[Scenario] = &[
     failover::WAIT_UNREPLICATED,
     failover::WAIT_FOR_ONE_OF_TWO,
     failover::SPLIT_BRAIN,
+    failover::SPLIT_BRAIN_FENCED,
     restart::RESTART,
     power::KILL,
     power::CUT_EVERYSEC,
@@ -39,7 +40,7 @@ pub(super) const ALL: &[Scenario] = &[
 /// The strategies that keep their locks on one Redis.
 const ONE_REDIS: &[Kind] = &[SetnxExpire, GetSet, BlindDelete, Token, TokenWatch, Reentrant];
 
-/// Redis servers of a scenario's own, of which one is struck: that alone, or beside it the two others of three of Redlock.
+/// Redis servers of a scenario's own, of which one is struck: that alone, or with the two others of Redlock's three.
 struct Servers {
     struck: Clocked<RedisServer>,
     others: Vec<Clocked<RedisServer>>,
@@ -49,8 +50,7 @@ impl Servers {
     /// As many as the strategy asks; the one that is struck has these lines of configuration.
     fn start(stage: &Stage<'_>, config: &[(&str, &str)]) -> Result<Self, Failure> {
         let others = if stage.kind().store() == Store::Nodes { 2 } else { 0 };
-        let own = |lab: &Lab| lab.own_redis(&[]);
-        let others = (0..others).map(|_| own(stage.lab)).collect::<Result<_, _>>()?;
+        let others = (0..others).map(|_| stage.lab.own_redis(&[])).collect::<Result<_, _>>()?;
         Ok(Self { struck: stage.lab.own_redis(config)?, others })
     }
 
@@ -69,13 +69,18 @@ impl Servers {
         [&self.struck].into_iter().chain(&self.others)
     }
 
-    /// A holds the lock by a long lease. Of three nodes it has reached the one that is struck and another, so that each of them
-    /// decides.
-    async fn holder(&self, stage: &Stage<'_>) -> Result<Contender, Failure> {
+    /// A. Of three nodes it reaches two, and the struck one is one of them, so that each decides.
+    async fn a(&self, stage: &Stage<'_>) -> Result<Contender, Failure> {
         let a = stage.contender_at("a", &self.place(), Setup::patient()).await?;
         if let Some(third) = a.proxies().get(2) {
             third.black_hole();
         }
+        Ok(a)
+    }
+
+    /// A, who holds the lock by a long lease.
+    async fn holder(&self, stage: &Stage<'_>) -> Result<Contender, Failure> {
+        let a = self.a(stage).await?;
         a.acquire(stage.long()).await?;
         Ok(a)
     }

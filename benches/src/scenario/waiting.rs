@@ -23,6 +23,7 @@ pub(super) const ALL: &[Scenario] = &[
     herd::HERD,
     cancel::CANCELLED,
     message::WATCH_LOST,
+    message::COMPACTED,
 ];
 
 /// By when a waiter must have a lock that is free for it. One that slept on is later for certain: a sleep that begins after the
@@ -46,7 +47,7 @@ fn listens(stage: &Stage<'_>) -> Request {
         let is = |name: &[u8]| arguments.first().is_some_and(|first| first.eq_ignore_ascii_case(name));
         [&b"SUBSCRIBE"[..], b"Watch", b"exists"].into_iter().any(is)
     })
-    .with_part(stage.mark())
+    .with_part(&stage.key)
 }
 
 /// How many such requests have come through the proxies.
@@ -56,7 +57,7 @@ fn come(proxies: &[Proxy], request: &Request) -> usize {
 
 /// Waits until a client behind these proxies has been told "busy", and listens if it is one who is told.
 async fn waits(stage: &Stage<'_>, proxies: &[Proxy]) -> Result<(), Failure> {
-    let asks = if is_told(stage.kind()) { listens(stage) } else { Request::any().with_part(stage.mark()) };
+    let asks = if is_told(stage.kind()) { listens(stage) } else { Request::any().with_part(&stage.key) };
     // What is kept in the process has no proxies, and a waiter needs no time.
     stage.until("the waiter waits", || Ok(proxies.is_empty() || come(proxies, &asks) > 0)).await
 }

@@ -83,7 +83,7 @@ async fn lost_expire(stage: &Stage<'_>) -> Result<(), Failure> {
     warm_up(stage, &a).await?;
     let expire = || {
         let is_it = |command: &Bytes| command.to_ascii_uppercase().ends_with(b"EXPIRE");
-        Request::matching(move |arguments| arguments.first().is_some_and(is_it)).with_part(stage.mark())
+        Request::matching(move |arguments| arguments.first().is_some_and(is_it)).with_part(&stage.key)
     };
     let lost: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(expire()).hold_request()).collect();
     let sent = select_all(lost.iter().map(|lost| lost.seen().boxed()));

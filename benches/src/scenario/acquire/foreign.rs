@@ -110,23 +110,23 @@ async fn foreign_value(stage: &Stage<'_>) -> Result<(), Failure> {
 async fn overwrite(stage: &Stage<'_>, value: &str) -> Result<(), Failure> {
     let overwritten = match stage.kind().store() {
         Store::Process => 0,
-        Store::Redis => overwrite_redis(&stage.lab.redis().server, stage.mark(), value)?,
+        Store::Redis => overwrite_redis(&stage.lab.redis().server, &stage.key, value)?,
         Store::Nodes => {
             let mut overwritten = 0;
             for node in stage.lab.nodes()? {
-                overwritten += overwrite_redis(&node.server, stage.mark(), value)?;
+                overwritten += overwrite_redis(&node.server, &stage.key, value)?;
             }
             overwritten
         }
-        Store::Etcd => overwrite_etcd(&stage.lab.etcd()?.urls(), stage.mark(), value).await?,
-        Store::ZooKeeper => overwrite_zookeeper(&stage.lab.zookeeper()?.hosts(), stage.mark(), value).await?,
+        Store::Etcd => overwrite_etcd(&stage.lab.etcd()?.urls(), &stage.key, value).await?,
+        Store::ZooKeeper => overwrite_zookeeper(&stage.lab.zookeeper()?.hosts(), &stage.key, value).await?,
     };
     if overwritten == 0 { Err("the store has nothing of the lock".into()) } else { Ok(()) }
 }
 
 /// A list, or an empty text.
-fn overwrite_redis(server: &RedisServer, mark: &str, value: &str) -> Result<usize, Failure> {
-    let keys: Vec<String> = server.command(&["KEYS", &format!("*{mark}*")])?;
+fn overwrite_redis(server: &RedisServer, lock: &str, value: &str) -> Result<usize, Failure> {
+    let keys: Vec<String> = server.command(&["KEYS", &format!("*{lock}*")])?;
     for key in &keys {
         server.command::<()>(&["DEL", key])?;
         let write = if value.is_empty() { "SET" } else { "LPUSH" };
@@ -135,25 +135,25 @@ fn overwrite_redis(server: &RedisServer, mark: &str, value: &str) -> Result<usiz
     Ok(keys.len())
 }
 
-async fn overwrite_etcd(urls: &[String], mark: &str, value: &str) -> Result<usize, Failure> {
+async fn overwrite_etcd(urls: &[String], lock: &str, value: &str) -> Result<usize, Failure> {
     let mut etcd = etcd_client::Client::connect(urls, None).await?;
     let all = etcd.get("", Some(etcd_client::GetOptions::new().with_all_keys())).await?;
     let mut overwritten = 0;
-    for found in all.kvs().iter().filter(|found| String::from_utf8_lossy(found.key()).contains(mark)) {
+    for found in all.kvs().iter().filter(|found| String::from_utf8_lossy(found.key()).contains(lock)) {
         etcd.put(found.key(), value, None).await?;
         overwritten += 1;
     }
     Ok(overwritten)
 }
 
-async fn overwrite_zookeeper(hosts: &str, mark: &str, value: &str) -> Result<usize, Failure> {
+async fn overwrite_zookeeper(hosts: &str, lock: &str, value: &str) -> Result<usize, Failure> {
     const ROOT: &str = "/hasp";
 
     let zookeeper = zookeeper_client::Client::connect(hosts).await?;
     let mut overwritten = 0;
-    for lock in zookeeper.list_children(ROOT).await?.iter().filter(|lock| lock.contains(mark)) {
-        for node in zookeeper.list_children(&format!("{ROOT}/{lock}")).await? {
-            zookeeper.set_data(&format!("{ROOT}/{lock}/{node}"), value.as_bytes(), None).await?;
+    for path in zookeeper.list_children(ROOT).await?.iter().filter(|path| path.contains(lock)) {
+        for node in zookeeper.list_children(&format!("{ROOT}/{path}")).await? {
+            zookeeper.set_data(&format!("{ROOT}/{path}/{node}"), value.as_bytes(), None).await?;
             overwritten += 1;
         }
     }

@@ -84,7 +84,7 @@ async fn losers_stamp(stage: &Stage<'_>) -> Result<(), Failure> {
     c.free().await?;
 
     let last = || match stage.kind() {
-        GetSet => Request::command("GETSET").with_part(stage.mark()),
+        GetSet => Request::command("GETSET").with_part(&stage.key),
         _ => takes_the_lock(stage),
     };
     let late: Vec<_> = d.proxies().iter().map(|proxy| proxy.when(last()).hold_request()).collect();

@@ -29,13 +29,13 @@ pub(super) const IN_FLIGHT: Scenario = Scenario {
         (
             &[SetnxExpire, GetSet, BlindDelete],
             Expected::Holds(
-                "the acquire's effect is unknown, so the driver undoes it; the release is repeated and changes nothing",
+                "the acquire is undone, because its effect is unknown; the release is repeated, and changes nothing",
             ),
         ),
         (
             &[Token, Reentrant, Redlock, RedlockFenced],
             Expected::Holds(
-                "the effect of each is unknown: the driver undoes the acquire, and repeats the release until it is answered",
+                "the effect of each is unknown: the acquire is undone, and the release repeated until it is answered",
             ),
         ),
         (
@@ -58,7 +58,7 @@ async fn in_flight(stage: &Stage<'_>) -> Result<(), Failure> {
     for release in &releases {
         release.seen().await;
     }
-    let takes_other = || takes_the_lock(stage).with_part(format!("{}{OTHER}", stage.mark()));
+    let takes_other = || takes_the_lock(stage).with_part(format!("{}{OTHER}", &stage.key));
     // On the connection of the release its reply comes behind that one; on another it would come at once.
     let acquires: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(takes_other()).hold_reply()).collect();
     let acquiring = other(stage, &a).trying(stage.long())?;

@@ -72,7 +72,7 @@ pub(super) const MINORITY: Scenario = Scenario {
         "nothing passes between A and nodes 1, 2 and 3",
         "A tries to acquire with a long lease: it must be told within its limits that it has nothing",
         "B, who reaches all five, acquires and releases",
-        "the network heals, and what A sent arrives, late; a fresh client must get the lock long before A's lease would be over",
+        "the network heals, and what A sent arrives, late: a fresh client must get the lock at once",
     ],
     breaks_by: &[Observable::InLeaseOverlap, Observable::Stuck],
     beside: &[Observable::RawOverlap],
@@ -81,7 +81,7 @@ pub(super) const MINORITY: Scenario = Scenario {
         (
             &[Redlock, RedlockFenced],
             Expected::Holds(
-                "each node has a limit, and a lost round is undone on every node, those that were silent included",
+                "each node has a limit, and a lost round is undone on every node, the silent ones included",
             ),
         ),
     ],
@@ -137,7 +137,7 @@ pub(super) const CANCELLED: Scenario = Scenario {
     id: "S49",
     title: "an acquire is cancelled when two of five nodes have it",
     steps: &[
-        "A acquires with a long lease; nodes 1 and 2 give it their votes, and its requests to the other three are under way",
+        "A acquires with a long lease; nodes 1 and 2 give it their votes, its requests to the others are under way",
         "A's caller drops the future",
         "the three requests arrive; a fresh client must get the lock long before A's lease would be over",
     ],

@@ -37,7 +37,7 @@ pub(super) const LEFT_BEHIND: Scenario = Scenario {
 
 async fn left_behind(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
-    let of_the_lock = || Request::any().with_part(stage.mark());
+    let of_the_lock = || Request::any().with_part(&stage.key);
 
     let held = a.acquire(stage.short()).await?;
     let away: Vec<_> = a.proxies()[3..].iter().map(|proxy| proxy.when(of_the_lock()).every_time().cut()).collect();

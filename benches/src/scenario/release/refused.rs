@@ -169,7 +169,7 @@ async fn no_master(stage: &Stage<'_>) -> Result<(), Failure> {
         // Nobody listens at this port.
         own.each(|server| Ok(server.command(&["REPLICAOF", "127.0.0.1", "1"])?))?;
         own.refuse(stage, WRITE, "READONLY").await?;
-        let renewal = a.proxy().when(Request::any().with_part(stage.mark())).hold_reply();
+        let renewal = a.proxy().when(Request::any().with_part(&stage.key)).hold_reply();
         renewal.seen().await;
         drop(renewal);
         serve_stale("no")?;

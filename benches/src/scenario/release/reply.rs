@@ -92,6 +92,6 @@ async fn release_twice<T>(
 fn lose_and_hold(stage: &Stage<'_>, proxy: &Proxy) -> (Arc<Armed>, Armed) {
     let lost = Arc::new(proxy.when(last_step(stage)).lose_reply());
     let is_lost = Arc::clone(&lost);
-    let again = Request::matching(move |_| is_lost.times_seen() > 0).with_part(stage.mark());
+    let again = Request::matching(move |_| is_lost.times_seen() > 0).with_part(&stage.key);
     (lost, proxy.when(again).hold_request())
 }

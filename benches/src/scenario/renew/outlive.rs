@@ -40,7 +40,7 @@ async fn outlive(stage: &Stage<'_>) -> Result<(), Failure> {
     }
     // Without a network it is over before anybody could think better of it.
     if !a.proxies().is_empty() {
-        let of_the_lock = || Request::any().with_part(stage.mark());
+        let of_the_lock = || Request::any().with_part(&stage.key);
         let replies: Vec<_> = a.proxies().iter().map(|proxy| proxy.when(of_the_lock()).hold_reply()).collect();
         let unwanted = a.acquiring_for(stage.renewed(), PATIENCE, owner)?;
         for reply in &replies {

@@ -21,7 +21,8 @@ pub(super) const STARVED: Scenario = Scenario {
         "A's task goes on; its guard says at once that the lock is lost, and A stops",
     ],
     breaks_by: &[Observable::RawOverlap],
-    beside: &[],
+    // A renewal that was under way makes A owe a release, which by a blind DEL is B's.
+    beside: &[Observable::Stolen],
     expected: &[
         (&[Memory], Expected::CannotApply("who blocks the one thread blocks everybody who could want the lock")),
         (

@@ -44,7 +44,7 @@ async fn lost_create(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, c) = (stage.contender("a").await?, stage.contender("c").await?);
     warm_up(stage, &a).await?;
     let makes_a_node =
-        || Request::matching(|arguments| arguments[0] == "create" || arguments[0] == "create2").with_part(stage.mark());
+        || Request::matching(|arguments| arguments[0] == "create" || arguments[0] == "create2").with_part(&stage.key);
     let lost = a.proxy().when(makes_a_node()).lose_reply();
     a.probe(stage.long(), BOUND).await?;
     if lost.times_seen() == 0 {

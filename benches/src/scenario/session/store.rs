@@ -76,7 +76,7 @@ pub(super) async fn delete_path(stage: &Stage<'_>) -> Result<(), Failure> {
 async fn etcd_keys(stage: &Stage<'_>) -> Result<Vec<KeyValue>, Failure> {
     let etcd = etcd_client::Client::connect(stage.lab.etcd()?.urls(), None).await?;
     let all = etcd.kv_client().get("", Some(GetOptions::new().with_all_keys())).await?;
-    let mark = stage.mark().as_bytes();
+    let mark = stage.key.as_bytes();
     let mut keys: Vec<_> =
         all.kvs().iter().filter(|kv| kv.key().windows(mark.len()).any(|at| at == mark)).cloned().collect();
     keys.sort_by_key(KeyValue::create_revision);
@@ -91,7 +91,7 @@ async fn zookeeper(stage: &Stage<'_>) -> Result<zookeeper_client::Client, Failur
 async fn path(stage: &Stage<'_>, zookeeper: &zookeeper_client::Client) -> Result<Option<String>, Failure> {
     for root in zookeeper.list_children("/").await? {
         for child in zookeeper.list_children(&format!("/{root}")).await? {
-            if child.contains(stage.mark()) {
+            if child.contains(&stage.key) {
                 return Ok(Some(format!("/{root}/{child}")));
             }
         }

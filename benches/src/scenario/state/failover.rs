@@ -9,7 +9,7 @@ use lock_testkit::history::Observable;
 use super::super::{Expected, Scenario};
 use super::members::Members;
 use super::{ONE_REDIS, Servers, newcomer};
-use crate::lab::{Answer, Clocked, Setup, Stage};
+use crate::lab::{Answer, Clocked, Resource, Setup, Stage};
 use crate::strategy::Kind::{
     BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
@@ -140,7 +140,7 @@ pub(super) const SPLIT_BRAIN: Scenario = Scenario {
     title: "an old master goes on beside the new one",
     steps: &[
         "A is connected to the master; of Redlock's three servers one is a pair of a master and a replica",
-        "the master is stopped, and the replica promoted; of etcd's and ZooKeeper's three members the leader is stopped",
+        "the master is stopped, and the replica promoted; of three members of etcd or ZooKeeper the leader is",
         "B acquires with a long lease at the new master",
         "the old master goes on; A, who knows no other, tries to acquire there",
     ],
@@ -158,10 +158,41 @@ pub(super) const SPLIT_BRAIN: Scenario = Scenario {
         ),
         (&[Etcd, ZooKeeper], Expected::Holds("an old leader finds no majority for anything that A asks")),
     ],
-    play: |stage| split_brain(stage).boxed(),
+    play: |stage| split_brain(stage, None).boxed(),
 };
 
-async fn split_brain(stage: &Stage<'_>) -> Result<(), Failure> {
+pub(super) const SPLIT_BRAIN_FENCED: Scenario = Scenario {
+    id: "S35+f",
+    title: "as S35, and the resource checks fencing tokens",
+    steps: &[
+        "as in S35 B acquires at the new master, and then A at the old one",
+        "A reads the guarded counter; B adds one to it with its token",
+        "A writes what it read plus one, with its own, newer token",
+    ],
+    breaks_by: &[Observable::LostUpdate, Observable::StaleWriteAccepted],
+    beside: &[Observable::RawOverlap, Observable::InLeaseOverlap],
+    expected: &[
+        (&[Memory], Expected::CannotApply(IN_PROCESS)),
+        (
+            &[SetnxExpire, GetSet, BlindDelete, Redlock],
+            Expected::CannotApply("there is no fencing token that the resource could check"),
+        ),
+        (
+            &[Token, TokenWatch, Reentrant],
+            Expected::Breaks(
+                "both masters mint: a token puts holders in order, and does not keep two from taking turns",
+            ),
+        ),
+        (&[RedlockFenced], Expected::Holds("A gets neither lock nor token, as in S35")),
+        (
+            &[Etcd, ZooKeeper],
+            Expected::CannotApply("it holds in S35, so there are no two whose tokens could be compared"),
+        ),
+    ],
+    play: |stage| split_brain(stage, Some(stage.table(true))).boxed(),
+};
+
+async fn split_brain(stage: &Stage<'_>, counter: Option<Resource>) -> Result<(), Failure> {
     if let Store::Etcd | Store::ZooKeeper = stage.kind().store() {
         return split_members(stage).await;
     }
@@ -172,9 +203,14 @@ async fn split_brain(stage: &Stage<'_>) -> Result<(), Failure> {
     pair.promote(0)?;
     let place = pair.servers.with(&pair.replicas[0].server);
     let b = stage.contender_at("b", &place, Setup::patient()).await?;
-    b.acquire(stage.long()).await?;
+    let other = b.acquire(stage.long()).await?;
     master.cont()?;
-    a.try_acquire(stage.long()).await?;
+    let held = a.try_acquire(stage.long()).await?;
+    if let (Some(counter), Some(held)) = (counter, held) {
+        let read = a.read(&counter).await?;
+        b.increment(&counter, &other).await?;
+        a.write(&counter, read + 1, &held).await?;
+    }
     Ok(())
 }
 

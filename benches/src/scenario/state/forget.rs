@@ -18,7 +18,8 @@ pub(super) const EVICT_VOLATILE: Scenario = Scenario {
     title: "a full Redis evicts what has a ttl",
     steps: &[
         "A acquires with a long lease; of Redlock's three servers it has reached two",
-        "on the server (of Redlock's, one of A's two), with maxmemory-policy volatile-lru, others write until it has nothing more to evict",
+        "on the server (of Redlock's, one of A's two) the policy is volatile-lru",
+        "others write there until it is full and has nothing more to evict",
         "the server gets more memory; B, who reaches every server, tries to acquire what A still holds",
     ],
     breaks_by: &[Observable::InLeaseOverlap],
@@ -41,7 +42,8 @@ pub(super) const EVICT_ANY: Scenario = Scenario {
     title: "a full Redis evicts any key",
     steps: &[
         "A acquires with a long lease; of Redlock's three servers it has reached two",
-        "on the server (of Redlock's, one of A's two), with maxmemory-policy allkeys-lru, others write until all that belongs to the lock is evicted",
+        "on the server (of Redlock's, one of A's two) the policy is allkeys-lru",
+        "others write there until it is full and all that belongs to the lock is evicted",
         "the server gets more memory; B, who reaches every server, tries to acquire what A still holds",
     ],
     breaks_by: &[Observable::InLeaseOverlap],

@@ -81,7 +81,7 @@ async fn silent(stage: &Stage<'_>) -> Result<(), Failure> {
     while_unserved(stage, &place, || Standstill::begin(stage)).await
 }
 
-/// redis.io, "EVAL": a script that runs for longer than `busy-reply-threshold` is not ended; others are answered BUSY.
+/// redis.io, "Redis programmability", "Maximum execution time": one that takes longer is not ended, and others are told.
 pub(super) const BUSY: Scenario = Scenario {
     id: "S42busy",
     title: "a script of somebody else does not end, and the servers refuse everything",

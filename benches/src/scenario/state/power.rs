@@ -18,7 +18,7 @@ pub(super) const KILL: Scenario = Scenario {
     id: "S37kill",
     title: "a server with appendfsync everysec is killed",
     steps: &[
-        "A acquires with a long lease on a Redis with an append-only file; of Redlock's three servers it has reached two",
+        "A acquires with a long lease on a Redis with an append-only file; of Redlock's three it has reached two",
         "the server (of Redlock's, one of A's two) is killed at once, and restarts",
         "B, who reaches every server, tries to acquire what A still holds",
     ],
@@ -38,8 +38,8 @@ pub(super) const CUT_EVERYSEC: Scenario = Scenario {
     id: "S37",
     title: "the power fails, with appendfsync everysec",
     steps: &[
-        "A acquires with a long lease on a Redis with an append-only file; of Redlock's three servers it has reached two",
-        "the power of the server (of Redlock's, one of A's two) fails at once: its file ends before A's lock, which had not been synced",
+        "A acquires with a long lease on a Redis with an append-only file; of Redlock's three it has reached two",
+        "the power of the server (of Redlock's, one of A's two) fails at once, and A's lock had not been synced",
         "the server restarts; B, who reaches every server, tries to acquire what A still holds",
     ],
     breaks_by: &[Observable::InLeaseOverlap],
@@ -60,8 +60,8 @@ pub(super) const CUT_ALWAYS: Scenario = Scenario {
     id: "S37always",
     title: "the power fails, with appendfsync always",
     steps: &[
-        "A acquires with a long lease on a Redis that syncs its append-only file before it answers; of Redlock's three servers it has reached two",
-        "the power of the server (of Redlock's, one of A's two) fails at once: there is nothing that had not been synced",
+        "A acquires with a long lease on a Redis that syncs its file before it answers; of Redlock's three on two",
+        "the power of the server (of Redlock's, one of A's two) fails at once, and everything had been synced",
         "the server restarts; B, who reaches every server, tries to acquire what A still holds",
     ],
     breaks_by: &[Observable::InLeaseOverlap],
@@ -90,7 +90,7 @@ async fn play(stage: &Stage<'_>, fsync: &str, loss: Loss) -> Result<(), Failure>
     let folder: (String, String) = server.command(&["CONFIG", "GET", "dir"])?;
     server.kill()?;
     if loss == Loss::Power && fsync != "always" {
-        forget_from(&append_only_file(Path::new(&folder.1))?, stage.mark())?;
+        forget_from(&append_only_file(Path::new(&folder.1))?, &stage.key)?;
     }
     server.restart()?;
     newcomer(stage, &servers.place()).await
@@ -104,7 +104,7 @@ fn append_only_file(folder: &Path) -> Result<PathBuf, Failure> {
     paths.find(grows).ok_or_else(|| "this Redis has no append-only file; the lab needs Redis 7".into())
 }
 
-/// Ends the file where it first has this text. Redis takes the rest of the command off when it loads the file, and that of the
+/// Ends the file where it first has this text. When Redis loads it, it drops what is left of the command, and of the
 /// transaction around it.
 fn forget_from(file: &Path, text: &str) -> Result<(), Failure> {
     let content = fs::read(file)?;

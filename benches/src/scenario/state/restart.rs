@@ -96,10 +96,7 @@ pub(super) const DELAYED_RESTART: Scenario = Scenario {
 
 async fn delayed_restart(stage: &Stage<'_>) -> Result<(), Failure> {
     let servers = Servers::start(stage, &[])?;
-    let a = stage.contender_at("a", &servers.place(), Setup::patient()).await?;
-    if let Some(third) = a.proxies().get(2) {
-        third.black_hole();
-    }
+    let a = servers.a(stage).await?;
     let held = a.acquire(stage.long()).await?;
     servers.struck.server.kill()?;
     a.stop()?;

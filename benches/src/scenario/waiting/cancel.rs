@@ -70,7 +70,7 @@ async fn cancelled(stage: &Stage<'_>) -> Result<(), Failure> {
     }
     if let Token | TokenWatch | Reentrant = stage.kind() {
         let server = &stage.lab.redis().server;
-        stage.until("nobody is subscribed any more", || Ok(channels(server, stage.mark())?.is_empty())).await?;
+        stage.until("nobody is subscribed any more", || Ok(channels(server, &stage.key)?.is_empty())).await?;
     }
 
     if b.proxies().is_empty() {

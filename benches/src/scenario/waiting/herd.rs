@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
-use lock_testkit::fault::{Armed, Request};
+use lock_testkit::fault::Request;
 use lock_testkit::history::Observable;
 
 use super::super::{Expected, Scenario};
@@ -17,8 +17,8 @@ use crate::strategy::Kind::{
 
 const WAITERS: usize = 20;
 
-/// How long after the release is looked who wakes: all who poll have asked by then.
-const AFTER: Duration = Duration::from_millis(200);
+/// After so long without another there is no other.
+const STILL: Duration = Duration::from_millis(100);
 
 /// "This avoids the herd effect": `ZooKeeper` Recipes, "Locks".
 pub(super) const HERD: Scenario = Scenario {
@@ -27,7 +27,7 @@ pub(super) const HERD: Scenario = Scenario {
     steps: &[
         "A holds; twenty clients with connections of their own wait",
         "A releases; one of the twenty gets the lock, and keeps it",
-        "counted is whom the store tells of the release, or, of those who are not told, who asks within 0.2 s of it; and what they ask until one of them has the lock",
+        "counted is whom the store tells of the release (those who are not told ask of themselves, all of them), and what they ask until one of them has the lock",
     ],
     breaks_by: &[Observable::LostWakeup],
     beside: &[],
@@ -55,21 +55,26 @@ async fn herd(stage: &Stage<'_>) -> Result<(), Failure> {
     let mut waiting = waiting.collect::<Result<Vec<_>, _>>()?;
     all_wait(stage, &crowd).await?;
 
-    let named = Request::any().with_part(stage.mark());
+    let named = Request::any().with_part(&stage.key);
     let tells: Vec<_> =
         crowd.proxies().iter().map(|proxy| proxy.when_pushed(named.clone()).every_time().hold()).collect();
     let before = come(crowd.proxies(), &named);
     held.release().await?;
-    stage.pass(AFTER).await?;
-    let (told, asked) = (tells.iter().map(Armed::times_seen).sum(), come(crowd.proxies(), &named) - before);
+    let is_told = is_told(stage.kind());
+    let asked = || come(crowd.proxies(), &named).saturating_sub(before);
+    let told = || tells.iter().map(|tells| tells.times_seen() as usize).sum();
+    if is_told {
+        still(stage, "those who are told are told", 1, told).await?;
+    } else {
+        stage.until("all have asked", || Ok(asked() >= WAITERS)).await?;
+    }
+    let (woken, asked) = if is_told { (told(), asked()) } else { (asked().min(WAITERS), 0) };
     drop(tells);
     stage.until("one has the lock", || Ok(waiting.iter_mut().any(Acquiring::is_answered))).await?;
-    stage.pass(AFTER / 4).await?;
+    stage.pass(Duration::from_millis(50)).await?;
 
-    let is_told = is_told(stage.kind());
-    let woken = if is_told { told } else { asked.min(WAITERS) as u64 };
     // Of one who is told, what it asks before is its look from time to time.
-    let requests = come(crowd.proxies(), &named) - before - if is_told { asked } else { 0 };
+    let requests = come(crowd.proxies(), &named).saturating_sub(before + asked);
     let at_most = Some(WAITERS as f64 / 2.0);
     stage.measured(Figure { of: "waiters, of 20, that one release wakes", value: woken as f64, at_most });
     stage.measured(Figure { of: "requests of 20 waiters for one hand-over", value: requests as f64, at_most: None });
@@ -78,18 +83,25 @@ async fn herd(stage: &Stage<'_>) -> Result<(), Failure> {
 
 /// Waits until all have been told "busy", listen if they are told, and are quiet.
 async fn all_wait(stage: &Stage<'_>, crowd: &Contender) -> Result<(), Failure> {
-    const QUIET: Duration = Duration::from_millis(40);
+    if is_told(stage.kind()) {
+        let listens = listens(stage);
+        still(stage, "twenty wait", WAITERS, || come(crowd.proxies(), &listens)).await
+    } else {
+        let asks = Request::any().with_part(&stage.key);
+        stage.until("twenty wait", || Ok(come(crowd.proxies(), &asks) >= WAITERS)).await
+    }
+}
 
-    let asks = if is_told(stage.kind()) { listens(stage) } else { Request::any().with_part(stage.mark()) };
-    // Etcd's waiters begin their watches anew while others come.
+/// Waits until a count has reached `least` and stands still.
+async fn still(stage: &Stage<'_>, what: &str, least: usize, mut count: impl FnMut() -> usize) -> Result<(), Failure> {
     let (mut last, mut since) = (0, stage.lab.clocks().lab_now()?);
     stage
-        .until("twenty wait", || {
-            let (asked, now) = (come(crowd.proxies(), &asks), stage.lab.clocks().lab_now()?);
-            if asked != last {
-                (last, since) = (asked, now);
+        .until(what, || {
+            let (now, counted) = (stage.lab.clocks().lab_now()?, count());
+            if counted != last {
+                (last, since) = (counted, now);
             }
-            Ok(asked >= WAITERS && (!is_told(stage.kind()) || now - since > QUIET))
+            Ok(counted >= least && now - since > STILL)
         })
         .await
 }

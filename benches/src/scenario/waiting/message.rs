@@ -10,7 +10,8 @@ use super::{at_once, is_told, listens, waits, woken};
 use crate::Failure;
 use crate::lab::{PATIENCE, Stage};
 use crate::strategy::Kind::{
-    BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
+    self, BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch,
+    ZooKeeper,
 };
 
 /// Redisson's release notes tell of waiters who "miss unlock messages and wait a defined timeout ... or hang".
@@ -35,7 +36,7 @@ pub(super) const BEFORE_SUBSCRIBE: Scenario = Scenario {
             &[Token, TokenWatch, Reentrant],
             Expected::Holds("when it is subscribed it tries again, and only then sleeps"),
         ),
-        (&[Etcd], Expected::Holds("it watches from the revision that it has seen, so what was deleted since is told")),
+        (&[Etcd], Expected::Holds("a watch that begins after something was written makes it look once more")),
         (&[ZooKeeper], Expected::Holds("who is to be watched is gone, so it looks again")),
     ],
     play: |stage| before_subscribe(stage).boxed(),
@@ -48,7 +49,7 @@ async fn before_subscribe(stage: &Stage<'_>) -> Result<(), Failure> {
         if is_told(stage.kind()) {
             proxy.when(listens(stage)).hold_request()
         } else {
-            proxy.when(Request::any().with_part(stage.mark())).hold_reply()
+            proxy.when(Request::any().with_part(&stage.key)).hold_reply()
         }
     };
     let late: Vec<_> = b.proxies().iter().map(late).collect();
@@ -109,49 +110,72 @@ async fn connection_dies(stage: &Stage<'_>) -> Result<(), Failure> {
 
 pub(super) const WATCH_LOST: Scenario = Scenario {
     id: "S55",
-    title: "the watch is lost, or what it had to tell",
+    title: "what the watch has to tell is lost with its connection",
     steps: &[
         "A holds; B waits, and watches A's entry",
-        "etcd: the watch is late; meanwhile A releases and the revisions that it is to begin at are compacted away, so the server cancels it",
-        "ZooKeeper: A releases, and the notification is lost together with B's connection",
-        "B must have the lock at once, and not after its next sleep",
+        "A releases; the notification is lost together with B's connection",
+        "B must have the lock as soon as it is connected, and not after its next sleep",
     ],
     breaks_by: &[Observable::LostWakeup],
     beside: &[],
     expected: &[
-        (
-            &[Memory, SetnxExpire, GetSet, BlindDelete, Token, TokenWatch, Reentrant, Redlock, RedlockFenced],
-            Expected::CannotApply("its waiters watch no entry; S50 and S51 are about messages"),
-        ),
-        (&[Etcd], Expected::Holds("a watch that is cancelled, for whatever reason, makes it look again")),
+        (NO_WATCH, WATCHES_NOTHING),
+        (&[Etcd], Expected::Holds("when a watch ends, for whatever reason, it looks again")),
         (&[ZooKeeper], Expected::Holds("the client sets its watches anew, and the server tells what was missed")),
     ],
     play: |stage| watch_lost(stage).boxed(),
 };
 
+const NO_WATCH: &[Kind] =
+    &[Memory, SetnxExpire, GetSet, BlindDelete, Token, TokenWatch, Reentrant, Redlock, RedlockFenced];
+
+const WATCHES_NOTHING: Expected = Expected::CannotApply("its waiters watch no entry; S50 and S51 are about messages");
+
 async fn watch_lost(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
     let held = a.acquire(stage.long()).await?;
-    let lost = if stage.kind() == Etcd {
-        let late = b.proxy().when(listens(stage)).hold_request();
-        let waiting = b.acquiring(stage.long(), PATIENCE)?;
-        late.seen().await;
-        held.release().await?;
-        compact(&stage.lab.etcd()?.urls()).await?;
-        (waiting, late)
-    } else {
-        let watches = b.proxy().when(listens(stage)).hold_reply();
-        let waiting = b.acquiring(stage.long(), PATIENCE)?;
-        watches.seen().await;
-        let lost = b.proxy().when_pushed(Request::command("notification").with_part(stage.mark())).lose();
-        held.release().await?;
-        watches.release();
-        lost.seen().await;
-        (waiting, lost)
-    };
-    let (waiting, fault) = lost;
+    let watches = b.proxy().when(listens(stage)).hold_reply();
+    let waiting = b.acquiring(stage.long(), PATIENCE)?;
+    watches.seen().await;
+    let lost = b.proxy().when_pushed(Request::any().with_part(&stage.key)).lose();
+    held.release().await?;
+    watches.release();
+    lost.seen().await;
     stage.history.found_free_for(&*stage.key, b.name(), at_once(stage));
-    fault.release();
+    if let Some(held) = woken(stage, &b, waiting, at_once(stage)).await? {
+        held.release().await?;
+    }
+    Ok(())
+}
+
+pub(super) const COMPACTED: Scenario = Scenario {
+    id: "S55compact",
+    title: "etcd compacts the revisions away from which a watch is to begin",
+    steps: &[
+        "A holds; B waits, and its request to watch A's key is late",
+        "A releases, others write, and all revisions but the last are compacted away",
+        "B's request arrives: there is nothing to be told of any more, but B must have the lock at once",
+    ],
+    breaks_by: &[Observable::LostWakeup],
+    beside: &[],
+    expected: &[
+        (NO_WATCH, WATCHES_NOTHING),
+        (&[Etcd], Expected::Holds("a watch that begins after something was written makes it look once more")),
+        (&[ZooKeeper], Expected::CannotApply("a watch is of the node as it is now: there are no earlier ones")),
+    ],
+    play: |stage| compacted(stage).boxed(),
+};
+
+async fn compacted(stage: &Stage<'_>) -> Result<(), Failure> {
+    let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
+    let held = a.acquire(stage.long()).await?;
+    let late = b.proxy().when(listens(stage)).hold_request();
+    let waiting = b.acquiring(stage.long(), PATIENCE)?;
+    late.seen().await;
+    held.release().await?;
+    compact(&stage.lab.etcd()?.urls()).await?;
+    stage.history.found_free_for(&*stage.key, b.name(), at_once(stage));
+    late.release();
     if let Some(held) = woken(stage, &b, waiting, at_once(stage)).await? {
         held.release().await?;
     }
