@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,8 +31,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0   everything is as documented
   1   something broke that its docs say holds, or held what they say breaks it, or a fault could not be made
-  64  the command line is wrong
-  69  it could not be run, such as without a redis-server";
+  64  the command line is wrong, or names a server that there is not; a server's program is missing, or no port is free
+  69  it could not be run for another reason, such as a report that cannot be written";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -114,9 +115,15 @@ pub fn run() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("lock-bench: {error}");
-            ExitCode::from(if error.is::<Unknown>() { USAGE } else { UNAVAILABLE })
+            ExitCode::from(if is_usage(&error) { USAGE } else { UNAVAILABLE })
         }
     }
+}
+
+/// Whether the user can mend it: a name that there is not, a server whose program is missing, no port to start it on.
+fn is_usage(error: &Failure) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    error.is::<Unknown>() || matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::AddrInUse))
 }
 
 /// As sysexits.h has it.
