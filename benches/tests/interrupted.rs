@@ -36,8 +36,8 @@ fn a_run_that_is_interrupted_or_killed_leaves_nothing_behind() {
 fn of_the_run(folder: &Path) -> Vec<String> {
     let variable = format!("TMPDIR={}", folder.display());
     let mut commands = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap() {
-        let process = entry.unwrap().path();
+    for entry in fs::read_dir("/proc").expect("Linux has /proc") {
+        let process = entry.expect("/proc can be read").path();
         // What is no process, is another user's, or ends meanwhile cannot be read.
         let (Ok(environment), Ok(command)) = (fs::read(process.join("environ")), fs::read(process.join("cmdline")))
         else {
