@@ -156,6 +156,7 @@ impl Child {
                 let value = resource.read(&actor).await?;
                 self.write(&actor, &resource, value + 1, hold.as_deref()).await
             }
+            Ask::WriteHeld { resource, hold } => self.write_held(&resource, &hold).await,
             Ask::RawAcquire { client, wanted, claim } => self.raw_acquire(&client, &wanted, claim).await,
             Ask::RawRenew { claim, ttl } => self.claimed(&claim)?.renew(ttl).await,
             Ask::RawRelease { claim } => self.claimed(&claim)?.release().await,
@@ -313,6 +314,16 @@ impl Child {
             None => None,
         };
         let accepted = resource.write(actor, value, token).await?;
+        Ok(if accepted { Answer::Done } else { Answer::Refused })
+    }
+
+    async fn write_held(&self, resource: &Resource, hold: &str) -> Result<Answer, Failure> {
+        let held = self.held(hold)?;
+        let token = held.guard.lock().await.as_ref().and_then(LockGuard::fencing_token);
+        if held.look() == Answer::NotHeld {
+            return Ok(Answer::NotHeld);
+        }
+        let accepted = resource.write_held(&held.hold, token).await?;
         Ok(if accepted { Answer::Done } else { Answer::Refused })
     }
 
