@@ -1,0 +1,77 @@
+//! Delta debugging: the shortest part of a list that still fails (Zeller and Hildebrandt, "Simplifying and Isolating
+//! Failure-Inducing Input", 2002).
+
+use std::future::Future;
+
+/// A part that still fails, from which nothing can be left out as far as was tried: none of `parts` if nothing is needed.
+///
+/// `fails` tries a part. It may be wrong in one direction, as with real servers: a part that says that it fails does. At most
+/// `tries` parts are tried.
+pub(super) async fn shrink<T, Fails, Trying>(parts: Vec<T>, mut tries: usize, mut fails: Fails) -> Vec<T>
+where
+    T: Clone,
+    Fails: FnMut(Vec<T>) -> Trying,
+    Trying: Future<Output = bool>,
+{
+    let mut parts = parts;
+    let mut chunks = 1;
+    while !parts.is_empty() {
+        let size = parts.len().div_ceil(chunks);
+        let mut shorter = None;
+        for from in (0..parts.len()).step_by(size) {
+            if tries == 0 {
+                return parts;
+            }
+            tries -= 1;
+            let to = (from + size).min(parts.len());
+            let rest: Vec<T> = parts[..from].iter().chain(&parts[to..]).cloned().collect();
+            if fails(rest.clone()).await {
+                shorter = Some(rest);
+                break;
+            }
+        }
+        match shorter {
+            Some(rest) => {
+                parts = rest;
+                chunks = chunks.saturating_sub(1).max(2);
+            }
+            None if size == 1 => break,
+            None => chunks = (chunks * 2).min(parts.len()),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn shrunk(length: u32, tries: usize, needed: &[u32]) -> (Vec<u32>, usize) {
+        let mut tried = 0;
+        let parts = shrink((0..length).collect(), tries, |part| {
+            tried += 1;
+            let fails = needed.iter().all(|needed| part.contains(needed));
+            async move { fails }
+        });
+        let parts = parts.await;
+        (parts, tried)
+    }
+
+    #[tokio::test]
+    async fn only_what_is_needed_is_left() {
+        for needed in [&[][..], &[0], &[8], &[3, 4], &[0, 8], &[1, 4, 7], &[0, 1, 2, 3, 4, 5, 6, 7, 8]] {
+            let (left, tried) = shrunk(9, 1_000, needed).await;
+            assert_eq!(left, needed, "in {tried} tries");
+            assert!(tried <= 60, "{tried} tries for {needed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_is_tried_than_is_allowed_and_what_is_left_fails() {
+        for tries in 0..12 {
+            let (left, tried) = shrunk(9, tries, &[2, 7]).await;
+            assert!(tried <= tries);
+            assert!(left.contains(&2) && left.contains(&7), "{left:?}");
+        }
+    }
+}
