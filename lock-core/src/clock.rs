@@ -107,6 +107,11 @@ pub(crate) mod suspend {
         PRETENDED.set(PRETENDED.get() + duration);
     }
 
+    /// Has the machine been suspended for so long in all.
+    pub(crate) fn pretend(total: Duration) {
+        PRETENDED.set(total);
+    }
+
     pub(super) fn pretended() -> Duration {
         PRETENDED.get()
     }

@@ -63,7 +63,7 @@ mod watch;
 
 pub use config::Config;
 pub use connection::Connection;
-pub use reentrant::Reentrant;
+pub use reentrant::{Reentrant, ReentrantOptions};
 pub use replication::MinReplicas;
 pub use script::{Call, Script};
 pub use token::{Token, TokenOptions, Unlock};

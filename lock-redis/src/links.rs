@@ -153,7 +153,11 @@ impl Links {
                 let found = timeout(limit, Box::pin(self.find_master(sentinels, limit))).await;
                 let link =
                     found.unwrap_or_else(|_elapsed| Err(Failure::Master(format!("not found within {limit:?}"))))?;
-                Ok((link, limit.saturating_sub(Moment::now().saturating_duration_since(since))))
+                let left = limit.saturating_sub(Moment::now().saturating_duration_since(since));
+                if left.is_zero() {
+                    return Err(Failure::Master(format!("not found within {limit:?}")));
+                }
+                Ok((link, left))
             }
         }
     }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use async_trait::async_trait;
 use lock_core::wait::Attempt;
 use lock_core::{
@@ -11,7 +13,7 @@ use crate::connection::Connection;
 use crate::error::{Failure, explain};
 use crate::lease::{self, Ttl};
 use crate::script::{self, Call};
-use crate::{Config, answer, keys, listing};
+use crate::{Config, MinReplicas, answer, keys, listing};
 
 /// Redisson's channel of a plain lock.
 const CHANNEL: &str = "redisson_lock__channel";
@@ -46,7 +48,34 @@ const NAME: &str = "redis-reentrant";
 #[derive(Debug)]
 pub struct Reentrant {
     connection: Connection,
+    options: ReentrantOptions,
     channel: Channel,
+}
+
+/// How [`Reentrant`] keeps its locks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReentrantOptions {
+    /// How many replicas must have a grant or a renewal before it counts; none unless set.
+    pub min_replicas: Option<MinReplicas>,
+}
+
+impl ReentrantOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same, but a grant or a renewal counts only when `count` replicas have it, too, within `limit`: what it costs, what
+    /// it gives and what it does not is said at [`TokenOptions::with_min_replicas`](crate::TokenOptions::with_min_replicas).
+    ///
+    /// A re-entry is a grant: one that too few replicas have is undone, and the other holds of its owner stay.
+    #[must_use]
+    pub fn with_min_replicas(mut self, count: u32, limit: Duration) -> Self {
+        self.min_replicas = Some(MinReplicas::new(count, limit));
+        self
+    }
 }
 
 impl Reentrant {
@@ -63,7 +92,8 @@ impl Reentrant {
         Self::new(Connection::open(url, Config::new()).await?).await
     }
 
-    /// Keeps locks over `connection`. It asks the server whether the user may use the locks' channel, and polls if not.
+    /// Keeps locks over `connection`, with the defaults. It asks the server whether the user may use the locks' channel, and
+    /// polls if not.
     ///
     /// # Errors
     ///
@@ -73,8 +103,25 @@ impl Reentrant {
     ///
     /// Cancel safe: nothing is kept.
     pub async fn new(connection: Connection) -> Result<Self> {
+        Self::with_options(connection, ReentrantOptions::new()).await
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for `min_replicas` over a manager without a pool; `InvalidInput` for `min_replicas` of zero; and what
+    /// [`Connection::open`] says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is kept.
+    pub async fn with_options(connection: Connection, options: ReentrantOptions) -> Result<Self> {
+        if let Some(min_replicas) = &options.min_replicas {
+            min_replicas.check(&connection, NAME).await?;
+        }
         let channel = Channel::probe(&connection, &keys::redisson(CHANNEL, "hasp-probe"), NAME).await?;
-        Ok(Self { connection, channel })
+        Ok(Self { connection, options, channel })
     }
 
     async fn attempt(&self, claim: &Claim, ttl: &Ttl, names: &Names) -> Result<Attempt> {
@@ -83,7 +130,16 @@ impl Reentrant {
             args: &[&field(claim.owner), &keys::of_claim(claim), &ttl.millis, &ttl.fence_millis],
         };
         let sent_at = Moment::now();
-        match self.connection.run(&script::REENTRANT_ACQUIRE, &call).await {
+        let answer = match &self.options.min_replicas {
+            None => self.connection.run(&script::REENTRANT_ACQUIRE, &call).await,
+            Some(min_replicas) => {
+                // The claim may have been counted or not; its set tells.
+                let undo = self.end_hold(claim, true, "acquire");
+                // Boxed, so that an attempt without it does not carry its size.
+                Box::pin(min_replicas.acquire(&self.connection, &script::REENTRANT_ACQUIRE, &call, undo)).await
+            }
+        };
+        match answer {
             Ok(answer) => Ok(answer::acquire(answer, claim, sent_at, ttl)),
             Err(failure) => Err(explain_key(&failure, "acquire", &claim.key)),
         }
@@ -164,7 +220,11 @@ impl Backend for Reentrant {
             .collect();
         let calls: Vec<_> = lists.iter().map(|(keys, args)| Call { keys, args }).collect();
         let sent_at = Moment::now();
-        let mut answers = self.connection.run_all(&script::REENTRANT_RENEW, &calls).await.into_iter();
+        let answers = match &self.options.min_replicas {
+            None => self.connection.run_all(&script::REENTRANT_RENEW, &calls).await,
+            Some(min_replicas) => Box::pin(min_replicas.run(&self.connection, &script::REENTRANT_RENEW, &calls)).await,
+        };
+        let mut answers = answers.into_iter();
         drop(calls);
         prepared
             .iter()

@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lock_core::{Effect, Error, ErrorKind, Result};
+use lock_core::{Effect, Error, ErrorKind, Release, Result};
 
 use crate::connection::Connection;
 use crate::error::{Failure, explain};
@@ -44,6 +44,26 @@ impl MinReplicas {
         };
         // It answers at once. A user who may not ask is told so now, and not after each grant.
         self.wait(pinned, connection, "0").await.map(drop).map_err(|failure| explain(&failure, backend, "connect"))
+    }
+
+    /// Runs a script that acquires. What it has granted and too few replicas have is undone by `undo`.
+    pub(crate) async fn acquire(
+        &self,
+        connection: &Connection,
+        script: &Script,
+        call: &Call<'_>,
+        undo: impl Future<Output = Result<Release>> + Send,
+    ) -> std::result::Result<i64, Failure> {
+        let mut answers = self.run(connection, script, slice::from_ref(call)).await;
+        let answer = answers.pop().expect("there is an answer to the call");
+        if let Err(Failure::Replicas(says)) = &answer {
+            match undo.await {
+                Ok(_) => return Err(Failure::Undone(says.clone())),
+                // The effect stays unknown, so the driver undoes it.
+                Err(error) => tracing::debug!(%error, "a grant that too few replicas have is not undone yet"),
+            }
+        }
+        answer
     }
 
     /// Runs a script once per call, and then waits for the replicas. Where they do not have it in time, each answer above

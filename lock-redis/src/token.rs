@@ -1,4 +1,3 @@
-use std::slice;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -207,27 +206,16 @@ impl Token {
         let sent_at = Moment::now();
         let answer = match &self.options.min_replicas {
             None => self.connection.run(&script::TOKEN_ACQUIRE, &call).await,
-            // Boxed, so that an attempt without it does not carry its size.
-            Some(min_replicas) => Box::pin(self.replicated(min_replicas, &call, claim)).await,
+            Some(min_replicas) => {
+                let undo = self.unlock(claim, "acquire");
+                // Boxed, so that an attempt without it does not carry its size.
+                Box::pin(min_replicas.acquire(&self.connection, &script::TOKEN_ACQUIRE, &call, undo)).await
+            }
         };
         match answer {
             Ok(answer) => Ok(answer::acquire(answer, claim, sent_at, ttl)),
             Err(failure) => Err(self.explain(&failure, "acquire", &claim.key)),
         }
-    }
-
-    /// Acquires, and undoes what too few replicas have.
-    async fn replicated(&self, min_replicas: &MinReplicas, call: &Call<'_>, claim: &Claim) -> Result<i64, Failure> {
-        let mut answers = min_replicas.run(&self.connection, &script::TOKEN_ACQUIRE, slice::from_ref(call)).await;
-        let answer = answers.pop().expect("there is an answer to the call");
-        if let Err(Failure::Replicas(says)) = &answer {
-            match self.unlock(claim, "acquire").await {
-                Ok(_) => return Err(Failure::Undone(says.clone())),
-                // The effect stays unknown, so the driver undoes it.
-                Err(error) => tracing::debug!(%error, "a grant that too few replicas have is not undone yet"),
-            }
-        }
-        answer
     }
 
     async fn unlock(&self, claim: &Claim, operation: &'static str) -> Result<Release> {

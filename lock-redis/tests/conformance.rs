@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{Backend, Guarantees, Result};
-use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
+use lock_redis::{Config, Connection, Reentrant, ReentrantOptions, Token, TokenOptions, Unlock};
 use lock_testkit::suite::{self, Clock, Fixture};
 use lock_testkit::{RedisCluster, RedisSentinel, RedisServer};
 
@@ -26,8 +26,10 @@ fn main() {
         ("token under Sentinel", |urls| Box::pin(async move { token(over_sentinel(urls).await?).await })),
         ("reentrant under Sentinel", |urls| Box::pin(async move { reentrant(over_sentinel(urls).await?).await })),
     ];
-    let with_replica: [(&str, Connect); 1] =
-        [("token that a replica has", |url| Box::pin(async move { replicated(open(url).await?).await }))];
+    let with_replica: [(&str, Connect); 2] = [
+        ("token that a replica has", |url| Box::pin(async move { replicated(open(url).await?).await })),
+        ("reentrant that a replica has", |url| Box::pin(async move { replicated_reentrant(open(url).await?).await })),
+    ];
     let replicated =
         RedisServer::builder().config("repl-diskless-sync-delay", "0").start().expect("redis-server starts");
     let replica = RedisServer::builder().config("replicaof", &format!("127.0.0.1 {}", replicated.port()));
@@ -66,6 +68,11 @@ async fn token(connection: Connection) -> Result<Arc<dyn Backend>> {
 async fn replicated(connection: Connection) -> Result<Arc<dyn Backend>> {
     let options = TokenOptions::new().with_min_replicas(1, Duration::from_secs(10));
     Ok(Arc::new(Token::new(connection, options).await?))
+}
+
+async fn replicated_reentrant(connection: Connection) -> Result<Arc<dyn Backend>> {
+    let options = ReentrantOptions::new().with_min_replicas(1, Duration::from_secs(10));
+    Ok(Arc::new(Reentrant::with_options(connection, options).await?))
 }
 
 async fn watch(connection: Connection) -> Result<Arc<dyn Backend>> {

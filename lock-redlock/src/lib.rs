@@ -37,6 +37,8 @@ mod redlock;
 mod round;
 mod scripts;
 mod sight;
+#[cfg(test)]
+mod simulation;
 mod stragglers;
 
 pub use config::RedlockOptions;

@@ -78,14 +78,17 @@ impl Node {
         self.connection().await?.run_script("acquire", &scripts::MINT, &call).await.map(yes)
     }
 
-    /// Whether each lock was still the claim's, and has been renewed.
-    pub(crate) async fn renew(&self, batch: &[(Entry, Ttl)]) -> Vec<Result<Option<()>>> {
+    /// Whether each lock was still the claim's, and has been renewed; with the round that won it.
+    pub(crate) async fn renew(&self, batch: &[(Entry, u64, Ttl)]) -> Vec<Result<Option<()>>> {
         let connection = match self.connection().await {
             Ok(connection) => connection,
             Err(error) => return vec![Err(error); batch.len()],
         };
-        let keys: Vec<_> = batch.iter().map(|(entry, _)| entry.names.all()).collect();
-        let args: Vec<_> = batch.iter().map(|(entry, ttl)| [&*entry.claim, &ttl.millis, &ttl.fence_millis]).collect();
+        let keys: Vec<_> = batch.iter().map(|(entry, ..)| entry.names.all()).collect();
+        let rounds: Vec<_> = batch.iter().map(|(_, round, _)| round.to_string()).collect();
+        let args = batch.iter().zip(&rounds);
+        let args: Vec<_> =
+            args.map(|((entry, _, ttl), round)| [&*entry.claim, &ttl.millis, &ttl.fence_millis, round]).collect();
         let calls: Vec<_> = keys.iter().zip(&args).map(|(keys, args)| Call { keys, args }).collect();
         let answers = connection.run_script_for_each("renew", &scripts::RENEW, &calls).await;
         answers.into_iter().map(|answer| answer.map(yes)).collect()

@@ -13,6 +13,7 @@ use lock_core::{
 };
 use lock_redis::{Config, Connection};
 
+use self::acquisition::Won;
 use crate::RedlockOptions;
 use crate::ask::{self, Calls, SharedRound, Tally};
 use crate::entry::{Entry, Names};
@@ -313,13 +314,14 @@ impl Backend for Redlock {
             .map(|renew| {
                 let ttl = Ttl::new(renew.ttl, self.name(), "renew")?;
                 let names = self.names(&renew.grant.claim.key, "renew")?;
-                Ok((Entry::new(names, &renew.grant.claim), ttl))
+                let round = Won::of(renew.grant).map_or(0, |won| won.number);
+                Ok((Entry::new(names, &renew.grant.claim), round, ttl))
             })
             .collect();
         let items: Arc<[_]> = prepared.iter().flatten().cloned().collect();
         let nodes = self.nodes.len();
         let sent_at = Moment::now();
-        let round = |(_, ttl): &(Entry, Ttl)| {
+        let round = |(.., ttl): &(Entry, u64, Ttl)| {
             let limit = sent_at.saturating_add(self.options.node_limit(ttl.given));
             Round::new(Question::Ours, nodes, limit, Some(ttl.valid_until(sent_at)))
         };
@@ -331,7 +333,7 @@ impl Backend for Redlock {
         let mut tallies = ask::ask_batch(rounds, &mut calls).await.into_iter();
         self.run_out(calls);
         let answers = prepared.into_iter().zip(batch).map(|(prepared, renew)| {
-            let (_, ttl) = prepared?;
+            let (.., ttl) = prepared?;
             let tally = tallies.next().expect("there is a tally for each item");
             let error = match tally.verdict {
                 Verdict::Won => return Ok(Renewal::new(sent_at, ttl.given)),
@@ -352,8 +354,8 @@ impl Backend for Redlock {
 
     async fn release(&self, grant: &Grant) -> Result<Release> {
         // A vote that arrives from now on is undone by its own round.
-        if let Some(round) = grant.state.as_ref().and_then(|state| state.downcast_ref::<SharedRound>()) {
-            round.lock().give_back();
+        if let Some(won) = Won::of(grant) {
+            won.round.lock().give_back();
         }
         let (tally, limit) = self.release_all(&grant.claim, grant.ttl, "release", |was_there| was_there).await?;
         match tally.verdict {

@@ -60,7 +60,8 @@ impl EtcdCluster {
 
     /// A cluster with options.
     pub fn builder() -> EtcdClusterBuilder {
-        EtcdClusterBuilder { members: 1, timing: Some((50, 250)), flags: Vec::new(), environment: Vec::new() }
+        let (flags, environment) = (Vec::new(), Vec::new());
+        EtcdClusterBuilder { members: 1, timing: Some((50, 250)), flags, environment, tls: None }
     }
 
     /// The members, in no order of rank.
@@ -140,6 +141,20 @@ pub struct EtcdClusterBuilder {
     timing: Option<(u32, u32)>,
     flags: Vec<String>,
     environment: Vec<(OsString, OsString)>,
+    tls: Option<Tls>,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+struct Tls {
+    certificate: String,
+    key: String,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
 }
 
 impl EtcdClusterBuilder {
@@ -165,6 +180,13 @@ impl EtcdClusterBuilder {
     /// [`restart`](EtcdMember::restart) sets it again.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Lets each member listen to clients on a second port that speaks TLS, with this certificate and its key, both in PEM. It
+    /// asks clients for none. With the feature `tls` this crate makes certificates.
+    pub fn tls(mut self, certificate: &str, key: &str) -> Self {
+        self.tls = Some(Tls { certificate: certificate.to_owned(), key: key.to_owned() });
         self
     }
 
@@ -194,15 +216,23 @@ impl EtcdClusterBuilder {
     }
 
     fn plan(&self, program: &Path, folder: &Path) -> io::Result<Vec<EtcdMember>> {
-        let ports = (0..self.members).map(|_| Ok((Port::free()?, Port::free()?))).collect::<io::Result<Vec<_>>>()?;
+        let tls_port = || self.tls.as_ref().map(|_| Port::free()).transpose();
+        let ports = (0..self.members).map(|_| Ok((Port::free()?, Port::free()?, tls_port()?)));
+        let ports = ports.collect::<io::Result<Vec<_>>>()?;
         let peers: Vec<_> =
-            ports.iter().enumerate().map(|(place, (_, peer))| format!("m{place}={}", url_of(peer))).collect();
-        let member = |(place, (client, peer)): (usize, (Port, Port))| {
+            ports.iter().enumerate().map(|(place, (_, peer, _))| format!("m{place}={}", url_of(peer))).collect();
+        let tls_files = [folder.join("tls.crt"), folder.join("tls.key")];
+        if let Some(Tls { certificate, key }) = &self.tls {
+            fs::write(&tls_files[0], certificate)?;
+            fs::write(&tls_files[1], key)?;
+        }
+        let member = |(place, (client, peer, tls)): (usize, (Port, Port, Option<Port>))| {
             let (client_url, peer_url) = (url_of(&client), url_of(&peer));
+            let tls_url = tls.as_ref().map(|port| format!(",{}", tls_url_of(port))).unwrap_or_default();
             let mut arguments = [
                 ("--name", format!("m{place}")),
                 ("--data-dir", folder.join(format!("m{place}")).display().to_string()),
-                ("--listen-client-urls", client_url.clone()),
+                ("--listen-client-urls", format!("{client_url}{tls_url}")),
                 ("--advertise-client-urls", client_url),
                 ("--listen-peer-urls", peer_url.clone()),
                 ("--initial-advertise-peer-urls", peer_url),
@@ -218,6 +248,10 @@ impl EtcdClusterBuilder {
                 arguments.push(format!("--heartbeat-interval={heartbeat}"));
                 arguments.push(format!("--election-timeout={election}"));
             }
+            if tls.is_some() {
+                arguments.push(format!("--cert-file={}", tls_files[0].display()));
+                arguments.push(format!("--key-file={}", tls_files[1].display()));
+            }
             arguments.extend_from_slice(&self.flags);
             EtcdMember {
                 process: Mutex::new(None),
@@ -227,6 +261,7 @@ impl EtcdClusterBuilder {
                 log: folder.join(format!("m{place}.log")),
                 client,
                 _peer: peer,
+                tls,
             }
         };
         Ok(ports.into_iter().enumerate().map(member).collect())
@@ -242,6 +277,7 @@ pub struct EtcdMember {
     log: PathBuf,
     client: Port,
     _peer: Port,
+    tls: Option<Port>,
 }
 
 struct Status {
@@ -260,6 +296,13 @@ impl EtcdMember {
     #[must_use]
     pub fn url(&self) -> String {
         url_of(&self.client)
+    }
+
+    /// The URL of its TLS port, such as `https://127.0.0.1:12345`; `None` unless the cluster was started with a
+    /// [certificate](EtcdClusterBuilder::tls).
+    #[must_use]
+    pub fn tls_url(&self) -> Option<String> {
+        self.tls.as_ref().map(tls_url_of)
     }
 
     /// Kills it with SIGKILL, and returns when it is gone. Its data stays for [`restart`](EtcdMember::restart).
@@ -401,6 +444,10 @@ fn start_all(members: &[EtcdMember]) -> io::Result<()> {
 
 fn url_of(port: &Port) -> String {
     format!("http://127.0.0.1:{}", port.number())
+}
+
+fn tls_url_of(port: &Port) -> String {
+    format!("https://127.0.0.1:{}", port.number())
 }
 
 fn not_running() -> io::Error {

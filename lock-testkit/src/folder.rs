@@ -47,7 +47,12 @@ impl TempFolder {
     ///
     /// If it cannot be made, or `sh` cannot be run.
     pub fn new(prefix: &str) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
+        Self::new_in(&std::env::temp_dir(), prefix)
+    }
+
+    /// Makes one in this folder.
+    pub(crate) fn new_in(parent: &Path, prefix: &str) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         let janitor = Command::new("sh")
             .args(["-c", JANITOR])
             .arg(folder.path())

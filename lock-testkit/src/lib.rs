@@ -90,7 +90,10 @@ mod zookeeper;
 #[cfg(feature = "tls")]
 pub use self::certificates::Certificates;
 pub use self::etcd::{EtcdCluster, EtcdClusterBuilder, EtcdMember};
-pub use self::redis::{Monitor, Monitored, RedisCluster, RedisNodes, RedisSentinel, RedisServer, RedisServerBuilder};
+pub use self::redis::{
+    Monitor, Monitored, RedisCluster, RedisClusterBuilder, RedisNodes, RedisSentinel, RedisSentinelBuilder,
+    RedisServer, RedisServerBuilder,
+};
 pub use self::zookeeper::{ZooKeeperEnsemble, ZooKeeperEnsembleBuilder};
 pub use folder::TempFolder;
 pub use process::Process;

@@ -8,6 +8,7 @@ mod outage;
 mod release;
 mod run;
 mod shutdown;
+mod simulation;
 mod store;
 
 use std::sync::Arc;

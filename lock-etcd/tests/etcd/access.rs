@@ -158,3 +158,38 @@ async fn a_server_that_starts_late_is_waited_for() {
     let error = wrong.try_acquire(&renewed("a", 30)).await.expect_err("no URL");
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
 }
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn tls_works_with_a_password_and_an_unknown_certificate_is_refused() {
+    let certificates = lock_testkit::Certificates::new().unwrap();
+    let cluster = EtcdCluster::builder().members(3).tls(certificates.server(), certificates.key()).start().unwrap();
+    let mut root = admin(&cluster).await;
+    root.user_add("root", "r", None).await.unwrap();
+    root.user_grant_role("root", "root").await.unwrap();
+    root.auth_enable().await.unwrap();
+    let urls: Vec<_> = cluster.members().iter().map(|member| member.tls_url().unwrap()).collect();
+    let trusted = || {
+        let authority = etcd_client::Certificate::from_pem(certificates.authority());
+        let tls = etcd_client::TlsOptions::new().ca_certificate(authority);
+        ConnectOptions::new().with_user("root", "r").with_tls(tls)
+    };
+    let client = Client::connect(&urls, Some(trusted())).await.unwrap();
+    for etcd in [Etcd::connect_with(urls.clone(), trusted(), Config::new()), Etcd::from_client(&client, Config::new())]
+    {
+        let etcd = Arc::new(etcd.unwrap());
+        let held = take(&etcd, &renewed("a", 30)).await;
+        let waiter = Waiter::start(&etcd, renewed("a", 30)).await;
+        etcd.renew(&[Renew::new(&held, held.ttl)]).await.remove(0).unwrap();
+        assert_eq!(etcd.release(&held).await.unwrap(), Release::Released);
+        let held = waiter.granted().await;
+        assert_eq!(etcd.release(&held).await.unwrap(), Release::Released);
+    }
+
+    // The system does not know the authority.
+    let doubting = ConnectOptions::new().with_user("root", "r");
+    let etcd = Etcd::connect_with(urls, doubting, Config::new()).unwrap();
+    let error = etcd.try_acquire(&renewed("a", 30)).await.expect_err("the certificate is refused");
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    assert!(error.to_string().contains("invalid peer certificate"), "{error}");
+}

@@ -10,7 +10,7 @@ use lock_testkit::EtcdCluster;
 use tokio::task::JoinHandle;
 
 /// How long anything may take on a busy machine.
-pub(crate) const ROOM: Duration = Duration::from_secs(20);
+pub(crate) const ROOM: Duration = Duration::from_secs(60);
 
 pub(crate) fn one() -> EtcdCluster {
     EtcdCluster::start().unwrap()

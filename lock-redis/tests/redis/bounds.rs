@@ -37,17 +37,16 @@ fn the_servers_ttl_is_above_zero_and_at_most_what_was_asked() {
                 runtime.block_on(async {
                     let mut grant = take(&*backend, &name, first).await;
                     let read = ground.pttl(&key);
-                    prop_assert!(within(read, grant.ttl), "{read} of {:?}", grant.ttl);
+                    prop_assert!(within(read, grant.ttl) || over(read, grant.ttl), "{read} of {:?}", grant.ttl);
                     prop_assert!(grant.ttl >= first && grant.ttl < first + millis(1));
                     let renewal = backend.renew(&[Renew::new(&grant, second)]).await.remove(0);
                     let Ok(renewal) = renewal else {
-                        // A ttl of a tenth of a second may be over by now.
-                        prop_assert!(first < Duration::from_secs(2));
+                        prop_assert!(first < SHORT);
                         return Ok(());
                     };
                     grant.ttl = grant.ttl.max(renewal.ttl);
                     let read = ground.pttl(&key);
-                    prop_assert!(within(read, grant.ttl) || grant.ttl < Duration::from_secs(2), "{read}");
+                    prop_assert!(within(read, grant.ttl) || over(read, grant.ttl), "{read} of {:?}", grant.ttl);
                     // Never shortened.
                     prop_assert!(
                         grant.ttl < Duration::from_secs(20)
@@ -60,6 +59,14 @@ fn the_servers_ttl_is_above_zero_and_at_most_what_was_asked() {
             })
             .unwrap();
     }
+}
+
+/// A ttl of a tenth of a second may be over when it is looked at, and on a busy machine a longer one, too.
+const SHORT: Duration = Duration::from_secs(10);
+
+/// Whether the key is gone, as one of a short ttl may be.
+fn over(pttl: i64, ttl: Duration) -> bool {
+    pttl == -2 && ttl < SHORT
 }
 
 fn within(pttl: i64, ttl: Duration) -> bool {

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use lock_core::{Backend, Effect, ErrorKind, Lease, Locks, LossReason, Options, Release, Renew, Stop, WakeUp};
-use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
+use lock_redis::{Config, Connection, Reentrant, ReentrantOptions, Token, TokenOptions, Unlock};
 use lock_testkit::{RedisCluster, RedisServer};
 
 use crate::ground::{claim, key_of, millis, soon, take, until};
 
+/// Enough for a request on a busy machine; a node that is silent costs its own locks as much.
+const LIMIT: Duration = Duration::from_secs(5);
+
 async fn connect(cluster: &RedisCluster) -> Connection {
-    Connection::open_cluster(&cluster.urls(), Config::new()).await.unwrap()
+    Connection::open_cluster(&cluster.urls(), Config::new().with_request_limit(LIMIT)).await.unwrap()
 }
 
 async fn token(cluster: &RedisCluster) -> Arc<dyn Backend> {
@@ -107,7 +111,7 @@ async fn without_sharded_channels_plain_ones_wake() {
     }
     // One node is enough to find the others.
     let url = format!("redis://app:secret@{}", cluster[1].addr());
-    let connection = Connection::open_cluster(&[url], Config::new()).await.unwrap();
+    let connection = Connection::open_cluster(&[url], Config::new().with_request_limit(LIMIT)).await.unwrap();
     let backend: Arc<dyn Backend> = Arc::new(Token::new(connection, TokenOptions::new()).await.unwrap());
     for name in ["a", "b", "c", "d"] {
         let grant = take(&*backend, name, millis(300_000)).await;
@@ -287,26 +291,89 @@ async fn a_silent_master_holds_up_its_own_locks_only_and_is_replaced() {
     cluster[0].cont().unwrap();
 }
 
+/// A master that answers nothing is in doubt at once, and the others are asked before the next request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_request_without_an_answer_is_enough_to_ask_who_the_master_is_now() {
+    let cluster = RedisCluster::start().unwrap();
+    let backend = token(&cluster).await;
+    let name = (0..).map(|n| format!("{n}")).find(|name| place(&cluster, &*backend, name) == 0).unwrap();
+    let grant = take(&*backend, &name, millis(60_000)).await;
+    assert_eq!(release(&*backend, &grant).await, Release::Released);
+    cluster[0].stop().unwrap();
+    cluster[3].command::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]).unwrap();
+    let slot = cluster.slot(&format!("hasp:{name}")).unwrap();
+    let knows = |node: &RedisServer| {
+        let slots = node.command::<Vec<(u16, u16, Vec<redis::Value>)>>(&["CLUSTER", "SLOTS"]).unwrap();
+        let here = slots.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+        here.is_some_and(|(_, _, master)| master[1] == redis::Value::Int(cluster[3].port().into()))
+    };
+    until("the others know", || cluster[1..].iter().all(knows)).await;
+    let error = backend.try_acquire(&claim(&name, millis(60_000))).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
+    assert!(backend.try_acquire(&claim(&name, millis(60_000))).await.unwrap().is_some());
+    cluster[0].cont().unwrap();
+}
+
+/// Connections to a node that no slot leads to any more are closed: else they would pile up over the failovers of a long life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_no_master_any_more_is_left() {
+    let cluster = RedisCluster::start().unwrap();
+    // Node 1 alone was named; that is where the slots may always be asked for.
+    let config = Config::new().with_request_limit(LIMIT);
+    let connection = Connection::open_cluster(&[cluster[1].url()], config).await.unwrap();
+    let backend = Token::new(connection, TokenOptions::new()).await.unwrap();
+    let name = (0..).map(|n| format!("{n}")).find(|name| place(&cluster, &backend, name) == 0).unwrap();
+    let asks = async || {
+        let grant = take(&backend, &name, millis(60_000)).await;
+        assert_eq!(release(&backend, &grant).await, Release::Released);
+    };
+    let connected = |node: usize| {
+        let clients = cluster[node].command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+        clients.contains(&format!("laddr={} ", cluster[node].addr()))
+    };
+    asks().await;
+    assert!(connected(0) && !connected(3));
+    cluster[3].command::<()>(&["CLUSTER", "FAILOVER"]).unwrap();
+    until("its replica is the master", || place(&cluster, &backend, &name) == 3).await;
+    // It says itself that the slot has moved, and does so as long as it is asked.
+    let moved = async {
+        while !connected(3) || connected(0) {
+            asks().await;
+        }
+    };
+    soon(moved).await;
+}
+
 #[tokio::test]
 async fn min_replicas_work_in_a_cluster() {
     let cluster = RedisCluster::start().unwrap();
-    let options = TokenOptions::new().with_min_replicas(1, millis(10_000));
-    let backend = Token::new(connect(&cluster).await, options).await.unwrap();
-    let mut grants = Vec::new();
-    for number in 0..30 {
-        grants.push(take(&backend, &number.to_string(), millis(60_000)).await);
-    }
-    let batch: Vec<_> = grants.iter().map(|grant| Renew::new(grant, millis(90_000))).collect();
-    for answer in backend.renew(&batch).await {
-        answer.unwrap();
-    }
-    cluster.move_slot(cluster.slot("hasp:1").unwrap(), (place(&cluster, &backend, "1") + 1) % 3).unwrap();
-    let renewing = async {
-        while let Err(error) = backend.renew(&[Renew::new(&grants[1], millis(90_000))]).await.remove(0) {
-            assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
+    let reentrant = ReentrantOptions::new().with_min_replicas(1, millis(10_000));
+    let backends: [Arc<dyn Backend>; 2] = [
+        Arc::new(
+            Token::new(connect(&cluster).await, TokenOptions::new().with_min_replicas(1, millis(10_000)))
+                .await
+                .unwrap(),
+        ),
+        Arc::new(Reentrant::with_options(connect(&cluster).await, reentrant).await.unwrap()),
+    ];
+    for backend in &backends {
+        let mut grants = Vec::new();
+        for number in 0..30 {
+            grants.push(take(&**backend, &number.to_string(), millis(60_000)).await);
         }
-    };
-    soon(renewing).await;
+        let batch: Vec<_> = grants.iter().map(|grant| Renew::new(grant, millis(90_000))).collect();
+        for answer in backend.renew(&batch).await {
+            answer.unwrap();
+        }
+        let slot = cluster.slot(&key_of(&**backend, "1")).unwrap();
+        cluster.move_slot(slot, (place(&cluster, &**backend, "1") + 1) % 3).unwrap();
+        let renewing = async {
+            while let Err(error) = backend.renew(&[Renew::new(&grants[1], millis(90_000))]).await.remove(0) {
+                assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
+            }
+        };
+        soon(renewing).await;
+    }
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ impl Ground {
 
     /// A client that does not come through the proxy.
     pub(crate) async fn direct(&self) -> Arc<dyn Backend> {
-        Arc::new(Token::connect(&self.server.url()).await.unwrap())
+        Arc::new(Token::new(open(&self.server.url(), ROOM).await, TokenOptions::new()).await.unwrap())
     }
 
     /// The number of holds in the hash of a reentrant lock.

@@ -13,6 +13,7 @@ mod replicas;
 mod replies;
 mod runtimes;
 mod scale;
+mod secured;
 mod sentinel;
 mod server;
 mod waiting;

@@ -62,6 +62,23 @@ async fn a_late_request_of_an_old_round_does_not_make_the_vote_its_own() {
 }
 
 #[tokio::test]
+async fn a_vote_that_a_renewal_has_counted_is_not_undone_with_an_older_round() {
+    let ground = Ground::new();
+    let entry = entry(false);
+    // A request of a lost round lands late; the lock has been won in round 5, and its renewal counts this vote.
+    assert!(ground.node.acquire(&entry, 3, &ground.ttl).await.unwrap().is_some());
+    let answers = ground.node.renew(&[(entry.clone(), 5, ground.ttl.clone())]).await;
+    assert!(matches!(*answers, [Ok(Some(()))]), "{answers:?}");
+    assert_eq!(ground.node.release(&entry, Some(4), "acquire").await.unwrap(), None);
+    assert_eq!(ground.value().unwrap(), format!("{}:5:host:1", entry.claim));
+    let left: u64 = ground.server.command(&["PTTL", LOCK]).unwrap();
+    assert!((30_000..=60_000).contains(&left), "{left}");
+    // A renewal never makes a vote older.
+    ground.node.renew(&[(entry.clone(), 4, ground.ttl.clone())]).await;
+    assert_eq!(ground.value().unwrap(), format!("{}:5:host:1", entry.claim));
+}
+
+#[tokio::test]
 async fn another_claim_gets_and_changes_nothing() {
     let ground = Ground::new();
     let (ours, theirs) = (entry(true), entry(true));
@@ -70,7 +87,7 @@ async fn another_claim_gets_and_changes_nothing() {
     assert_eq!(ground.node.acquire(&theirs, 2, &ground.ttl).await.unwrap(), None);
     assert_eq!(ground.node.mint(&theirs, 7, &ground.ttl).await.unwrap(), None);
     assert_eq!(ground.node.release(&theirs, None, "release").await.unwrap(), None);
-    let answers = ground.node.renew(&[(theirs, ground.ttl.clone()), (ours.clone(), ground.ttl.clone())]).await;
+    let answers = ground.node.renew(&[(theirs, 2, ground.ttl.clone()), (ours.clone(), 1, ground.ttl.clone())]).await;
     assert!(matches!(*answers, [Ok(None), Ok(Some(()))]), "{answers:?}");
     assert_eq!(ground.fence(), None);
     assert_eq!(ground.value().unwrap(), format!("{}:1:host:1", ours.claim));
@@ -83,7 +100,7 @@ async fn a_ttl_is_never_shortened() {
     let shorter = Ttl::new(Duration::from_secs(1), "redlock", "renew").unwrap();
     ground.node.acquire(&entry, 1, &ground.ttl).await.unwrap();
     ground.node.acquire(&entry, 2, &shorter).await.unwrap();
-    ground.node.renew(&[(entry, shorter)]).await;
+    ground.node.renew(&[(entry, 2, shorter)]).await;
     let left: u64 = ground.server.command(&["PTTL", LOCK]).unwrap();
     assert!((30_000..=60_000).contains(&left), "{left}");
 }
@@ -129,7 +146,7 @@ async fn a_full_node_releases_and_renews_and_gives_no_vote() {
     let (ours, other) = (entry(false), entry(false));
     ground.node.acquire(&ours, 1, &ground.ttl).await.unwrap();
     ground.server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    assert!(matches!(*ground.node.renew(&[(ours.clone(), ground.ttl.clone())]).await, [Ok(Some(()))]));
+    assert!(matches!(*ground.node.renew(&[(ours.clone(), 1, ground.ttl.clone())]).await, [Ok(Some(()))]));
     assert_eq!(ground.node.release(&ours, None, "release").await.unwrap(), Some(()));
     let error = ground.node.acquire(&other, 2, &ground.ttl).await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Rejected, Effect::None));

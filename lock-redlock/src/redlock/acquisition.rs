@@ -15,6 +15,18 @@ use crate::lease::Ttl;
 use crate::mint::{self, Reading};
 use crate::round::{Question, Round, Verdict};
 
+/// What a grant keeps of the round that won it.
+pub(super) struct Won {
+    pub(super) number: u64,
+    pub(super) round: SharedRound,
+}
+
+impl Won {
+    pub(super) fn of(grant: &Grant) -> Option<&Self> {
+        grant.state.as_ref()?.downcast_ref()
+    }
+}
+
 impl Redlock {
     /// One round for the lock.
     pub(super) async fn attempt(&self, claim: &Claim, ttl: &Ttl, entry: &Arc<Entry>) -> Result<Option<Grant>> {
@@ -29,7 +41,10 @@ impl Redlock {
         });
         let tally = ask::ask(&round, &mut calls).await;
         let answer = match tally.verdict {
-            Verdict::Won => self.granted(claim, ttl, entry, sent_at, &tally.yes, &round).await.map(Some),
+            Verdict::Won => {
+                let won = Won { number, round: round.clone() };
+                self.granted(claim, ttl, entry, sent_at, &tally.yes, won).await.map(Some)
+            }
             Verdict::Refused => Ok(None),
             Verdict::TooLate => Err(self.too_late("acquire", ttl.given)),
             Verdict::Failed => Err(explain(&tally, self.nodes.len(), limit, self.name(), "acquire")),
@@ -46,9 +61,10 @@ impl Redlock {
         entry: &Arc<Entry>,
         sent_at: Moment,
         readings: &[Reading],
-        round: &SharedRound,
+        won: Won,
     ) -> Result<Grant> {
-        let grant = Grant::new(claim.clone(), sent_at, ttl.given).with_state(Arc::new(round.clone()));
+        let won = Arc::new(won);
+        let grant = Grant::new(claim.clone(), sent_at, ttl.given).with_state(Arc::<Won>::clone(&won));
         if !self.fenced {
             return Ok(grant);
         }
@@ -68,7 +84,7 @@ impl Redlock {
                 Error::new(ErrorKind::Unavailable, Effect::Unknown, self.name(), "acquire", says)
             }
         };
-        round.lock().revoke();
+        won.round.lock().revoke();
         Err(error)
     }
 

@@ -4,7 +4,7 @@ use lock_core::{Backend, ErrorKind, Grant, Renew, Renewal, Result};
 use lock_redlock::Redlock;
 use lock_testkit::fault::Direction;
 
-use crate::ground::{Ground, claim, millis, soon, take, until};
+use crate::ground::{Ground, LIMIT, claim, millis, soon, take, until};
 
 async fn renew(redlock: &Redlock, grant: &Grant, ttl: std::time::Duration) -> Result<Renewal> {
     soon(redlock.renew(&[Renew::new(grant, ttl)])).await.remove(0)
@@ -14,7 +14,7 @@ async fn renew(redlock: &Redlock, grant: &Grant, ttl: std::time::Duration) -> Re
 #[tokio::test]
 async fn one_that_misses_its_quorum_deletes_nothing_and_may_be_tried_again() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(200)).await;
+    let redlock = ground.redlock(LIMIT).await;
     let grant = take(&redlock, "a", millis(60_000)).await;
     until("every node has voted", || ground.holding("a") == 3).await;
     for proxy in &ground.proxies[1..] {
@@ -38,7 +38,7 @@ async fn one_that_misses_its_quorum_deletes_nothing_and_may_be_tried_again() {
 #[tokio::test]
 async fn two_of_five_are_no_quorum_whoever_was_there_at_the_grant() {
     let ground = Ground::new(5);
-    let redlock = ground.redlock(millis(500)).await;
+    let redlock = ground.redlock(LIMIT).await;
     for node in [3, 4] {
         ground.nodes[node].kill().unwrap();
     }
@@ -65,7 +65,7 @@ async fn two_of_five_are_no_quorum_whoever_was_there_at_the_grant() {
 #[tokio::test]
 async fn a_minority_that_forgot_is_not_given_the_lock_again() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(500)).await;
+    let redlock = ground.redlock(LIMIT).await;
     let grant = take(&redlock, "a", millis(60_000)).await;
     until("every node has voted", || ground.holding("a") == 3).await;
     ground.delete(2, "a");
@@ -81,7 +81,7 @@ async fn a_minority_that_forgot_is_not_given_the_lock_again() {
 #[tokio::test]
 async fn one_that_is_answered_after_its_validity_does_not_count() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(500)).await;
+    let redlock = ground.redlock(LIMIT).await;
     let grant = take(&redlock, "a", millis(60_000)).await;
     for proxy in &ground.proxies {
         proxy.set_delay(Direction::ToClient, millis(130));
@@ -95,7 +95,7 @@ async fn one_that_is_answered_after_its_validity_does_not_count() {
 #[tokio::test]
 async fn in_a_batch_each_has_its_own_answer_while_a_node_is_down() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(500)).await;
+    let redlock = ground.redlock(LIMIT).await;
     let mut grants = Vec::new();
     for name in ["a", "b", "c"] {
         grants.push(take(&redlock, name, millis(60_000)).await);

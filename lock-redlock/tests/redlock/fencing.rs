@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::{Backend, ErrorKind, Release};
 use lock_testkit::fault::Request;
 
-use crate::ground::{Ground, claim, millis, soon, take, until};
+use crate::ground::{Ground, LIMIT, claim, millis, soon, take, until};
 
 /// A token above every clock, so that only what the nodes remember counts.
 const BASE: u64 = 1 << 52;
@@ -29,7 +29,7 @@ fn minting(name: &str) -> Request {
 async fn tokens_grow_when_a_minority_restarts_empty_between_two_grants() {
     for (count, lost) in [(3, 1), (5, 2)] {
         let ground = Ground::new(count);
-        let redlock = ground.fenced(millis(500)).await;
+        let redlock = ground.fenced(LIMIT).await;
         set_fences(&ground, "a");
         let mut last = BASE;
         for round in 0..24 {
@@ -60,7 +60,7 @@ async fn tokens_grow_when_a_minority_restarts_empty_between_two_grants() {
 #[tokio::test]
 async fn a_token_that_a_bare_majority_has_is_passed_by_any_other() {
     let ground = Ground::new(3);
-    let redlock = ground.fenced(millis(500)).await;
+    let redlock = ground.fenced(LIMIT).await;
     set_fences(&ground, "a");
     let mut last = BASE;
     for round in 0..9 {
@@ -115,7 +115,7 @@ async fn whoever_lost_its_votes_before_its_token_was_down_gets_none() {
 async fn two_holders_at_once_have_tokens_that_grow() {
     let ground = Ground::new(5);
     for _ in 0..10 {
-        let redlock = ground.fenced(millis(500)).await;
+        let redlock = ground.fenced(LIMIT).await;
         set_fences(&ground, "a");
         let older = take(&redlock, "a", millis(30_000)).await;
         until("every node has voted", || ground.holding("a") == 5).await;
@@ -134,7 +134,7 @@ async fn two_holders_at_once_have_tokens_that_grow() {
 #[tokio::test]
 async fn a_grant_whose_token_could_not_be_put_down_is_undone() {
     let ground = Ground::new(3);
-    let redlock = ground.fenced(millis(300)).await;
+    let redlock = ground.fenced(LIMIT).await;
     let held: Vec<_> = ground.proxies[1..].iter().map(|proxy| proxy.when(minting("a")).hold_request()).collect();
     let error = redlock.try_acquire(&claim("a", millis(60_000))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);

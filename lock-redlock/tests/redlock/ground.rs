@@ -10,7 +10,14 @@ use lock_testkit::RedisNodes;
 use lock_testkit::fault::{Proxy, Request};
 
 /// How much longer than it should something may take before it counts as not happening.
-pub(crate) const ROOM: Duration = Duration::from_secs(10);
+pub(crate) const ROOM: Duration = Duration::from_secs(60);
+
+/// The limit per node, where a test does not mean another: a node on a busy machine has time enough, and a round whose nodes
+/// are silent ends soon.
+pub(crate) const LIMIT: Duration = millis(2_000);
+
+/// Calls go on behind a round that has ended, so this is more.
+const REQUEST_LIMIT: Duration = millis(4_000);
 
 pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -37,7 +44,8 @@ impl Ground {
     pub(crate) async fn redlock(&self, limit: Duration) -> Redlock {
         let urls: Vec<_> =
             self.nodes.iter().zip(&self.proxies).map(|(node, proxy)| node.url_at(proxy.addr())).collect();
-        let redlock = Redlock::open(&urls, Config::new(), options(limit)).await.unwrap();
+        let redlock =
+            Redlock::open(&urls, Config::new().with_request_limit(REQUEST_LIMIT), options(limit)).await.unwrap();
         self.all_vote(&redlock).await;
         redlock
     }

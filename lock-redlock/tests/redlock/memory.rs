@@ -6,11 +6,11 @@ use std::time::Duration;
 use lock_core::{Backend, ErrorKind, Grant, Moment, Release, Renew};
 use lock_redlock::Redlock;
 
-use crate::ground::{Ground, ROOM, claim, millis, take, until};
+use crate::ground::{Ground, LIMIT, ROOM, claim, millis, take, until};
 
 /// A holds the lock on nodes 0 and 1, and node 2 has not heard of it. B reaches all three.
 async fn held_by_a_bare_majority(ours: &Ground, theirs: &Ground, ttl: Duration) -> (Redlock, Grant, Redlock) {
-    let (a, b) = (ours.redlock(millis(500)).await, theirs.redlock(millis(500)).await);
+    let (a, b) = (ours.redlock(LIMIT).await, theirs.redlock(LIMIT).await);
     ours.proxies[2].refuse_connections();
     ours.proxies[2].cut_connections();
     let held = take(&a, "a", ttl).await;

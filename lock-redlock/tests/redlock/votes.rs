@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::{Backend, Effect, ErrorKind, Lease, Release, Stop};
 use lock_testkit::fault::{Direction, Request};
 
-use crate::ground::{Ground, about, claim, locks, millis, soon, take, timed, until};
+use crate::ground::{Ground, LIMIT, about, claim, locks, millis, soon, take, timed, until};
 
 /// S44: each of two contenders gets one half of an even number of nodes.
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn contenders_who_all_ask_at_once_are_all_served() {
     let ground = Ground::new(5);
     let mut contenders = Vec::new();
     for _ in 0..6 {
-        let lock = locks(ground.redlock(millis(500)).await, Lease::fixed(millis(30_000))).lock("a").unwrap();
+        let lock = locks(ground.redlock(LIMIT).await, Lease::fixed(millis(30_000))).lock("a").unwrap();
         contenders.push(tokio::spawn(async move { lock.acquire().await?.release().await }));
     }
     for contender in contenders {
@@ -62,7 +62,7 @@ async fn contenders_who_all_ask_at_once_are_all_served() {
 async fn the_node_that_two_partitions_share_decides() {
     let ours = Ground::new(5);
     let theirs = Ground::on(Arc::clone(&ours.nodes));
-    let (a, b) = (ours.redlock(millis(500)).await, theirs.redlock(millis(500)).await);
+    let (a, b) = (ours.redlock(LIMIT).await, theirs.redlock(LIMIT).await);
     for (ground, nodes) in [(&ours, [3, 4]), (&theirs, [0, 1])] {
         for proxy in nodes.map(|node| &ground.proxies[node]) {
             proxy.refuse_connections();
@@ -73,7 +73,7 @@ async fn the_node_that_two_partitions_share_decides() {
     let (answer, took) = timed(b.try_acquire(&claim("a", millis(30_000)))).await;
     // A majority answered: that is contention, not an outage.
     assert!(answer.unwrap().is_none());
-    assert!(took < millis(1_500), "{took:?}");
+    assert!(took < LIMIT, "{took:?}");
     until("B's votes are undone", || ours.holding("a") == 3).await;
     assert_eq!(a.release(&held).await.unwrap(), Release::Released);
     take(&b, "a", millis(30_000)).await;
@@ -83,7 +83,7 @@ async fn the_node_that_two_partitions_share_decides() {
 #[tokio::test]
 async fn cancelled_after_two_of_five_it_leaves_no_key() {
     let ground = Ground::new(5);
-    let locks = locks(ground.redlock(millis(200)).await, Lease::fixed(millis(60_000)));
+    let locks = locks(ground.redlock(LIMIT).await, Lease::fixed(millis(60_000)));
     // Until after the verdict, or only until the cancellation: the late votes meet a round that is lost, or one that is won
     // for nobody.
     for late in [true, false] {
@@ -113,7 +113,7 @@ async fn cancelled_after_two_of_five_it_leaves_no_key() {
 #[tokio::test]
 async fn the_late_votes_of_a_lost_round_are_undone_and_those_of_a_won_one_count() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(200)).await;
+    let redlock = ground.redlock(LIMIT).await;
 
     // One vote of three, then two more after the verdict.
     let held = [1, 2].map(|node| ground.proxies[node].when(about("lost")).hold_request());
@@ -143,7 +143,7 @@ async fn the_late_votes_of_a_lost_round_are_undone_and_those_of_a_won_one_count(
 #[tokio::test]
 async fn a_late_undoing_leaves_the_votes_of_the_next_round_alone() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(500)).await;
+    let redlock = ground.redlock(LIMIT).await;
     let claim = claim("a", millis(60_000));
     for node in [0, 2] {
         ground.nodes[node].command::<()>(&["SET", "hasp:a", "another's"]).unwrap();
@@ -188,7 +188,7 @@ async fn closing_waits_for_what_is_still_to_be_undone() {
 #[tokio::test]
 async fn a_vote_that_comes_after_its_release_is_undone() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(200)).await;
+    let redlock = ground.redlock(LIMIT).await;
     let reply = ground.proxies[2].when(about("a")).hold_reply();
     let grant = take(&redlock, "a", millis(60_000)).await;
     soon(reply.seen()).await;
@@ -206,7 +206,7 @@ async fn a_vote_that_comes_after_its_release_is_undone() {
 #[tokio::test]
 async fn a_validity_of_nothing_is_never_returned() {
     let ground = Ground::new(3);
-    let redlock = ground.redlock(millis(500)).await;
+    let redlock = ground.redlock(LIMIT).await;
     for proxy in &ground.proxies {
         proxy.set_delay(Direction::ToClient, millis(130));
     }

@@ -5,7 +5,7 @@ use std::{fmt, io, thread};
 use lock_core::Moment;
 use redis::RedisResult;
 
-use super::{RedisServer, start_all};
+use super::{RedisServer, RedisServerBuilder, logs, start_all};
 use crate::port::Port;
 
 /// How many slots a Redis Cluster has.
@@ -21,6 +21,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 ///
 /// Nodes 0 to 2 start as masters, with a third of the slots each, and 3 to 5 as their replicas, in this order. A master
 /// that does not answer for 2 s is replaced by its replica. It needs Redis 7.
+///
+/// When a panic drops it, as that of an assertion, it prints what the nodes have logged.
 ///
 /// # Examples
 ///
@@ -42,27 +44,25 @@ impl RedisCluster {
     ///
     /// As for [`RedisServer::start`]; `TimedOut` if the nodes do not agree within a minute.
     pub fn start() -> io::Result<Self> {
-        let nodes = (0..2 * MASTERS).map(|_| {
-            Ok(RedisServer::builder()
-                .config("cluster-enabled", "yes")
-                // Its default is the port plus 10,000, among those that the kernel gives to clients.
-                .cluster_port(Port::free()?)
-                .config("cluster-node-timeout", "2000")
-                .config("cluster-replica-validity-factor", "0")
-                .config("repl-diskless-sync-delay", "0"))
-        });
-        let cluster = Self(start_all(nodes.collect::<io::Result<Vec<_>>>()?)?);
-        cluster.assign().map_err(io::Error::other)?;
-        cluster.settle("every node answers that the cluster is ok", |node| {
-            Ok(node.command::<String>(&["CLUSTER", "INFO"])?.contains("cluster_state:ok"))
-        })?;
-        Ok(cluster)
+        Self::builder().start()
     }
 
-    /// The URL of each node.
+    /// The same with options.
+    pub fn builder() -> RedisClusterBuilder {
+        RedisClusterBuilder(
+            RedisServer::builder()
+                .in_memory()
+                .config("cluster-enabled", "yes")
+                .config("cluster-node-timeout", "2000")
+                .config("cluster-replica-validity-factor", "0")
+                .config("repl-diskless-sync-delay", "0"),
+        )
+    }
+
+    /// The URL of each node: with its password if it has one, and of its TLS port if it has that.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.iter().map(RedisServer::url).collect()
+        self.iter().map(RedisServer::client_url).collect()
     }
 
     /// The slot of a key.
@@ -105,8 +105,12 @@ impl RedisCluster {
             if keys.is_empty() {
                 break;
             }
-            let port = target.port().to_string();
-            let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            let port = target.peer_port().to_string();
+            let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000"];
+            if let Some(password) = &target.password {
+                migrate.extend(["AUTH", password]);
+            }
+            migrate.push("KEYS");
             migrate.extend(keys.iter().map(String::as_str));
             source.command::<()>(&migrate)?;
         }
@@ -129,7 +133,7 @@ impl RedisCluster {
         }
         for node in &self[1..] {
             let bus: Vec<String> = node.command(&["CONFIG", "GET", "cluster-port"])?;
-            self[0].command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus[1]])?;
+            self[0].command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &node.peer_port().to_string(), &bus[1]])?;
         }
         self.settle("every node knows every other", |node| {
             let nodes = node.command::<String>(&["CLUSTER", "NODES"])?;
@@ -193,6 +197,48 @@ impl Deref for RedisCluster {
 
     fn deref(&self) -> &[RedisServer] {
         &self.0
+    }
+}
+
+/// Options of a [`RedisCluster`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder starts nothing until `start` is called"]
+pub struct RedisClusterBuilder(RedisServerBuilder);
+
+impl RedisClusterBuilder {
+    /// Gives the default user of every node a password; see [`RedisServerBuilder::password`].
+    pub fn password(self, password: &str) -> Self {
+        Self(self.0.password(password).config("masterauth", password))
+    }
+
+    /// Lets the nodes talk TLS to each other and to clients, with this certificate and its key, both in PEM. Behind the
+    /// certificate stands that of its authority, because they check each other's.
+    pub fn tls(self, certificate: &str, key: &str) -> Self {
+        Self(self.0.tls(certificate, key).config("tls-cluster", "yes").config("tls-replication", "yes"))
+    }
+
+    /// Starts the nodes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RedisCluster::start`].
+    pub fn start(self) -> io::Result<RedisCluster> {
+        // Its default is the port plus 10,000, among those that the kernel gives to clients.
+        let nodes = (0..2 * MASTERS).map(|_| Ok(self.0.clone().cluster_port(Port::free()?)));
+        let cluster = RedisCluster(start_all(nodes.collect::<io::Result<Vec<_>>>()?)?);
+        cluster.assign().map_err(io::Error::other)?;
+        cluster.settle("every node answers that the cluster is ok", |node| {
+            Ok(node.command::<String>(&["CLUSTER", "INFO"])?.contains("cluster_state:ok"))
+        })?;
+        Ok(cluster)
+    }
+}
+
+impl Drop for RedisCluster {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", logs(self.iter()));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use lock_zookeeper::{Config, ZooKeeper};
 use zookeeper_client::{Client, Connector};
 
 /// How long something may take before it counts as not happening.
-pub(crate) const ROOM: Duration = Duration::from_secs(15);
+pub(crate) const ROOM: Duration = Duration::from_secs(60);
 
 /// The longest session that a tick of 200 ms allows.
 pub(crate) const SESSION: Duration = Duration::from_secs(4);
