@@ -10,7 +10,6 @@ mod schedule;
 mod servers;
 mod shrink;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -24,6 +23,7 @@ use lock_testkit::history::{Event, Observable, write_jsonl};
 use self::play::{Played, Theatre};
 use self::promise::{Promise, promise};
 use self::schedule::{Planned, Schedule};
+use self::shrink::{Trial, shrink};
 use crate::lab::Lab;
 use crate::measure::Stopwatch;
 use crate::{Failure, Strategy};
@@ -61,7 +61,7 @@ impl std::error::Error for Unfit {}
 /// # Errors
 ///
 /// [`Unfit`] if the strategy cannot be soaked; if the servers do not start; if rounds could not be made.
-pub(crate) async fn soak(program: &Path, task: &Task, out: &mut impl Write) -> Result<bool, Failure> {
+pub(crate) async fn soak(program: &Path, task: &Task, out: &mut (dyn Write + Send)) -> Result<bool, Failure> {
     /// A round may fail to be made because the machine is busy; if many do, something else is wrong.
     const NOT_MADE: usize = 5;
 
@@ -92,7 +92,7 @@ pub(crate) async fn soak(program: &Path, task: &Task, out: &mut impl Write) -> R
                 }
                 if !found.is_empty() {
                     let documented = promise.is_kept(&found);
-                    conclude(&theatre, task, seed, promise, &schedule, played, out).await?;
+                    conclude(&theatre, task, seed, promise, schedule, played, out).await?;
                     return Ok(documented);
                 }
             }
@@ -136,17 +136,20 @@ async fn conclude(
     task: &Task,
     seed: u64,
     promise: Promise,
-    schedule: &Schedule,
+    schedule: Schedule,
     played: Played,
-    out: &mut impl Write,
+    out: &mut (dyn Write + Send),
 ) -> Result<(), Failure> {
     const REPLAYS: usize = 40;
 
     let found = played.observables();
     let documented = promise.is_kept(&found);
     let replays = task.replays.unwrap_or(if documented { 0 } else { REPLAYS });
-    let (schedule, played) =
-        if replays > 0 { shorten(theatre, schedule, played, replays, out).await? } else { (schedule.clone(), played) };
+    let wanted = found;
+    let best = (schedule, played);
+    let mut shortening = Shortening { theatre, wanted, best, tried: 0, replays, out };
+    shrink(shortening.best.0.faults.clone(), replays, &mut shortening).await?;
+    let Shortening { best: (schedule, played), out, .. } = shortening;
     let strategy = task.strategy.name();
     writeln!(out, "\nfound: {}, with {}", list(&played.observables()), counted(schedule.faults.len()))?;
     tell(&played, out)?;
@@ -168,49 +171,41 @@ async fn conclude(
     Ok(())
 }
 
-/// Plays parts of the schedule again until none of its faults can be left out.
-async fn shorten(
-    theatre: &Theatre,
-    schedule: &Schedule,
-    played: Played,
+/// Plays parts of a schedule again.
+struct Shortening<'a> {
+    theatre: &'a Theatre,
+    /// What was found: a part fails if it shows any of it.
+    wanted: Vec<Observable>,
+    /// The shortest that has failed, as it was played.
+    best: (Schedule, Played),
+    tried: usize,
     replays: usize,
-    out: &mut impl Write,
-) -> Result<(Schedule, Played), Failure> {
-    let wanted = played.observables();
-    // The shortest that failed, as it was played.
-    let best = RefCell::new((schedule.clone(), played));
-    let (tried, out) = (RefCell::new(0), RefCell::new(out));
-    let fails = |faults: Vec<Planned>| {
-        let part = schedule.with(&faults);
-        let (wanted, best, tried, out) = (&wanted, &best, &tried, &out);
-        async move {
-            let number = tried.replace_with(|tried| *tried + 1) + 1;
-            let played = theatre.play(&part).await;
-            let (fails, says) = match &played {
-                Ok(played) => {
-                    let found = played.observables();
-                    (found.iter().any(|found| wanted.contains(found)), list(&found))
-                }
-                Err(error) => (false, format!("could not be played: {error}")),
-            };
-            // Nobody is left to tell if standard output is closed; the next line that must be told says so.
-            let _ = writeln!(
-                out.borrow_mut(),
-                "shrinking, replay {number} of {replays}: {}: {says}",
-                counted(faults.len())
-            );
-            if let (true, Ok(played)) = (fails, played) {
-                best.replace((part, played));
+    out: &'a mut (dyn Write + Send),
+}
+
+impl Trial<Planned> for Shortening<'_> {
+    async fn fails(&mut self, faults: &[Planned]) -> Result<bool, Failure> {
+        self.tried += 1;
+        let part = self.best.0.with(faults);
+        let played = self.theatre.play(&part).await;
+        let (fails, says) = match &played {
+            Ok(played) => {
+                let found = played.observables();
+                (found.iter().any(|found| self.wanted.contains(found)), list(&found))
             }
-            fails
+            Err(error) => (false, format!("could not be played: {error}")),
+        };
+        let Self { tried, replays, .. } = self;
+        writeln!(self.out, "shrinking, replay {tried} of {replays}: {}: {says}", counted(faults.len()))?;
+        if let (true, Ok(played)) = (fails, played) {
+            self.best = (part, played);
         }
-    };
-    shrink::shrink(schedule.faults.clone(), replays, fails).await;
-    Ok(best.into_inner())
+        Ok(fails)
+    }
 }
 
 /// The steps with their times, and among them the events that show what was found: one violation of each observable.
-fn tell(played: &Played, out: &mut impl Write) -> Result<(), Failure> {
+fn tell(played: &Played, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
     let began_ns = played.steps.first().map_or(0, |step| step.t_ns);
     let seconds = |t_ns: u64| Duration::from_nanos(t_ns.saturating_sub(began_ns)).as_secs_f64();
     let mut lines: Vec<_> = played.steps.iter().map(|step| (step.t_ns, step.text.clone())).collect();

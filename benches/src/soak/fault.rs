@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::select_all;
-use lock_testkit::fault::{Armed, Direction, Proxy, Request, When};
+use lock_testkit::fault::{Armed, Direction, Proxy, Request};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -109,7 +109,7 @@ impl Ground {
             let (begins, begun) = oneshot::channel();
             let (ground, fault) = (Arc::clone(self), planned.fault);
             lock(&self.begun).spawn(async move { ground.make(fault, lasting, begins).await });
-            // A fault that failed is told by its task.
+            // One that ends at once, or fails, says nothing: its task tells.
             let _ = begun.await;
         }
     }
@@ -134,7 +134,10 @@ impl Ground {
     }
 
     async fn make(&self, fault: Fault, lasting: Duration, begins: oneshot::Sender<()>) -> Result<(), Failure> {
-        let begun = || drop(begins.send(()));
+        // A contender that was given up meanwhile does not wait for it.
+        let begun = || {
+            let _ = begins.send(());
+        };
         let wait = || tokio::time::sleep(lasting);
         match fault {
             Fault::Stop { who } => {
@@ -145,7 +148,7 @@ impl Ground {
             }
             Fault::Kill { who } => self.players[who].kill().await,
             Fault::KillWhile { who, command, arrives } => {
-                let held = self.arm(who, command, |when| when.hold_request());
+                let held = self.arm(who, command, fault);
                 begun();
                 if self.comes(&held, who, command).await {
                     self.players[who].kill().await?;
@@ -183,34 +186,20 @@ impl Ground {
                 wait().await;
                 Ok(proxy.accept_connections()?)
             }
-            Fault::HoldRequest { who, command } => {
-                let held = self.arm(who, command, |when| when.hold_request());
+            Fault::HoldRequest { who, command } | Fault::HoldReply { who, command } => {
+                let held = self.arm(who, command, fault);
                 begun();
                 if self.comes(&held, who, command).await {
                     wait().await;
-                    self.log(format!("{}'s {command} goes on its way", name(who)));
+                    let what = if let Fault::HoldReply { .. } = fault { "the reply to " } else { "" };
+                    self.log(format!("{what}{}'s {command} goes on its way", name(who)));
                 }
                 Ok(())
             }
-            Fault::HoldReply { who, command } => {
-                let held = self.arm(who, command, |when| when.hold_reply());
+            Fault::LoseReply { who, command } | Fault::CutAt { who, command } => {
+                let armed = self.arm(who, command, fault);
                 begun();
-                if self.comes(&held, who, command).await {
-                    wait().await;
-                    self.log(format!("the reply to {}'s {command} goes on its way", name(who)));
-                }
-                Ok(())
-            }
-            Fault::LoseReply { who, command } => {
-                let lost = self.arm(who, command, |when| when.lose_reply());
-                begun();
-                self.comes(&lost, who, command).await;
-                Ok(())
-            }
-            Fault::CutAt { who, command } => {
-                let cut = self.arm(who, command, |when| when.cut());
-                begun();
-                self.comes(&cut, who, command).await;
+                self.comes(&armed, who, command).await;
                 Ok(())
             }
             // It begins when its turn comes; the contenders do not wait for that.
@@ -257,8 +246,18 @@ impl Ground {
         self.players[who].contender.proxies()
     }
 
-    fn arm(&self, who: usize, command: &str, how: fn(When<'_>) -> Armed) -> Vec<Armed> {
-        self.proxies(who).iter().map(|proxy| how(proxy.when(Request::command(command)))).collect()
+    /// Arms a fault of a contender's next request of this command, at every server.
+    fn arm(&self, who: usize, command: &str, fault: Fault) -> Vec<Armed> {
+        let arm = |proxy: &Proxy| {
+            let when = proxy.when(Request::command(command));
+            match fault {
+                Fault::HoldReply { .. } => when.hold_reply(),
+                Fault::LoseReply { .. } => when.lose_reply(),
+                Fault::CutAt { .. } => when.cut(),
+                _ => when.hold_request(),
+            }
+        };
+        self.proxies(who).iter().map(arm).collect()
     }
 
     /// Waits until what is armed has happened at a server; false if the contenders are done before it has.

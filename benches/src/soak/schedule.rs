@@ -52,8 +52,6 @@ pub(super) struct Turn {
 pub(super) struct Share(u32);
 
 impl Share {
-    pub(super) const NONE: Self = Self(0);
-
     pub(super) fn of(self, ttl: Duration) -> Duration {
         ttl * self.0 / 100
     }

@@ -3,29 +3,36 @@
 
 use std::future::Future;
 
-/// A part that still fails, from which nothing can be left out as far as was tried: none of `parts` if nothing is needed.
+use crate::Failure;
+
+/// Says whether a part of a list fails. It may be wrong in one direction, as real servers are: a part that it says fails does.
+pub(super) trait Trial<T> {
+    fn fails(&mut self, part: &[T]) -> impl Future<Output = Result<bool, Failure>> + Send;
+}
+
+/// A part that fails, from which nothing can be left out as far as was tried: an empty one if nothing is needed. At most `tries`
+/// parts are tried.
 ///
-/// `fails` tries a part. It may be wrong in one direction, as with real servers: a part that says that it fails does. At most
-/// `tries` parts are tried.
-pub(super) async fn shrink<T, Fails, Trying>(parts: Vec<T>, mut tries: usize, mut fails: Fails) -> Vec<T>
-where
-    T: Clone,
-    Fails: FnMut(Vec<T>) -> Trying,
-    Trying: Future<Output = bool>,
-{
-    let mut parts = parts;
+/// # Errors
+///
+/// Those of the trial.
+pub(super) async fn shrink<T: Clone + Send + Sync>(
+    mut parts: Vec<T>,
+    mut tries: usize,
+    trial: &mut (impl Trial<T> + Send),
+) -> Result<Vec<T>, Failure> {
     let mut chunks = 1;
     while !parts.is_empty() {
         let size = parts.len().div_ceil(chunks);
         let mut shorter = None;
         for from in (0..parts.len()).step_by(size) {
             if tries == 0 {
-                return parts;
+                return Ok(parts);
             }
             tries -= 1;
             let to = (from + size).min(parts.len());
             let rest: Vec<T> = parts[..from].iter().chain(&parts[to..]).cloned().collect();
-            if fails(rest.clone()).await {
+            if trial.fails(&rest).await? {
                 shorter = Some(rest);
                 break;
             }
@@ -39,22 +46,29 @@ where
             None => chunks = (chunks * 2).min(parts.len()),
         }
     }
-    parts
+    Ok(parts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    struct Needs<'a> {
+        needed: &'a [u32],
+        tried: usize,
+    }
+
+    impl Trial<u32> for Needs<'_> {
+        async fn fails(&mut self, part: &[u32]) -> Result<bool, Failure> {
+            self.tried += 1;
+            Ok(self.needed.iter().all(|needed| part.contains(needed)))
+        }
+    }
+
     async fn shrunk(length: u32, tries: usize, needed: &[u32]) -> (Vec<u32>, usize) {
-        let mut tried = 0;
-        let parts = shrink((0..length).collect(), tries, |part| {
-            tried += 1;
-            let fails = needed.iter().all(|needed| part.contains(needed));
-            async move { fails }
-        });
-        let parts = parts.await;
-        (parts, tried)
+        let mut trial = Needs { needed, tried: 0 };
+        let left = shrink((0..length).collect(), tries, &mut trial).await.unwrap();
+        (left, trial.tried)
     }
 
     #[tokio::test]
