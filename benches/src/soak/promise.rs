@@ -169,14 +169,13 @@ pub(super) const fn commands(kind: Kind) -> &'static [(&'static str, Moment)] {
             ("Txn", Releases),
         ],
         Kind::ZooKeeper => &[
-            ("create", Asks),
+            ("create2", Asks),
             ("create2", Asks),
             ("getChildren", Asks),
-            ("getChildren2", Asks),
             ("exists", Asks),
             ("ping", Holds),
             ("delete", Releases),
-            ("multi", Releases),
+            ("delete", Releases),
         ],
     }
 }
