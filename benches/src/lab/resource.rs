@@ -66,6 +66,25 @@ impl Resource {
         Ok(value)
     }
 
+    /// Writes it by right of a hold, as which of its writes it counts. Only a hash of Redis counts.
+    pub(super) async fn write_held(&self, hold: &Hold, token: Option<FencingToken>) -> Result<bool, Failure> {
+        let Self::Redis { url, key, fenced } = self else { return Err("a table does not count its writes".into()) };
+        let token = match token {
+            Some(token) if *fenced => token.value(),
+            None if *fenced => return Err("this resource wants a fencing token, and the hold has none".into()),
+            _ => 0,
+        };
+        let mut redis = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+        let script = Script::new(REDIS_WRITE_COUNTED);
+        let position: u64 = script.key(key).arg(token).invoke_async(&mut redis).await?;
+        if position > 0 {
+            hold.wrote_as(key.as_str(), position);
+        } else {
+            hold.wrote(key.as_str(), false);
+        }
+        Ok(position > 0)
+    }
+
     /// Writes it, and says whether it was accepted. A resource that checks tokens needs one.
     pub(super) async fn write(&self, actor: &Actor, value: u64, token: Option<FencingToken>) -> Result<bool, Failure> {
         if !self.is_fenced() {
@@ -90,25 +109,6 @@ impl Resource {
         };
         actor.wrote_fenced(self.name(), token, accepted);
         Ok(accepted)
-    }
-
-    /// Writes it by right of a hold, as which of its writes it counts. Only a hash of Redis counts.
-    pub(super) async fn write_held(&self, hold: &Hold, token: Option<FencingToken>) -> Result<bool, Failure> {
-        let Self::Redis { url, key, fenced } = self else { return Err("a table does not count its writes".into()) };
-        let token = match token {
-            Some(token) if *fenced => token.value(),
-            None if *fenced => return Err("this resource wants a fencing token, and the hold has none".into()),
-            _ => 0,
-        };
-        let mut redis = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
-        let script = Script::new(REDIS_WRITE_COUNTED);
-        let position: u64 = script.key(key).arg(token).invoke_async(&mut redis).await?;
-        if position > 0 {
-            hold.wrote_as(key.as_str(), position);
-        } else {
-            hold.wrote(key.as_str(), false);
-        }
-        Ok(position > 0)
     }
 }
 
