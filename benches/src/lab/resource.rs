@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::FencingToken;
-use lock_testkit::history::{Actor, Hold};
+use lock_testkit::history::Actor;
 use redis::Script;
 use rusqlite::Connection;
 
@@ -67,7 +67,11 @@ impl Resource {
     }
 
     /// Writes it by right of a hold, as which of its writes it counts. Only a hash of Redis counts.
-    pub(super) async fn write_held(&self, hold: &Hold, token: Option<FencingToken>) -> Result<bool, Failure> {
+    pub(super) async fn write_held(
+        &self,
+        hold: &lock_testkit::history::Hold,
+        token: Option<FencingToken>,
+    ) -> Result<bool, Failure> {
         let Self::Redis { url, key, fenced } = self else { return Err("a table does not count its writes".into()) };
         let token = match token {
             Some(token) if *fenced => token.value(),
