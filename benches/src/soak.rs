@@ -1,6 +1,6 @@
 //! The soak: random faults against contenders, for as long as it is told, and a look at the history.
 //!
-//! It is played in rounds. A round is a [schedule](schedule) that is drawn from a seed, on warm servers, with keys, contenders
+//! It is played in rounds. A round is a [`schedule`] that is drawn from a seed, on warm servers, with keys, contenders
 //! and a history of its own; so what fails is one round, which can be played again, and shrunk.
 
 mod fault;
@@ -62,7 +62,7 @@ impl std::error::Error for Unfit {}
 ///
 /// [`Unfit`] if the strategy cannot be soaked; if the servers do not start; if rounds could not be made.
 pub(crate) async fn soak(program: &Path, task: &Task, out: &mut (dyn Write + Send)) -> Result<bool, Failure> {
-    /// A round may fail to be made because the machine is busy; if many do, something else is wrong.
+    /// A round may fail to be made because the machine is busy; if so many do one after another, something else is wrong.
     const NOT_MADE: usize = 5;
 
     let Task { strategy, time, seed, .. } = *task;
@@ -74,14 +74,13 @@ pub(crate) async fn soak(program: &Path, task: &Task, out: &mut (dyn Write + Sen
     let lab = Arc::new(Lab::start(program).await?);
     let theatre = Theatre::open(&lab, strategy)?;
     let watch = Stopwatch::start();
-    let (mut rounds, mut grants, mut not_made) = (0_u64, 0, 0);
+    let (mut rounds, mut grants, mut not_made) = (0, 0, 0);
     let mut beside = BTreeMap::<Observable, usize>::new();
-    loop {
-        let seed = seed.wrapping_add(rounds);
+    for seed in (0..).map(|round| seed.wrapping_add(round)) {
         let schedule = Schedule::draw(seed, strategy.kind());
-        rounds += 1;
         match theatre.play(&schedule).await {
             Ok(played) => {
+                (rounds, not_made) = (rounds + 1, 0);
                 grants += played.grants();
                 played.beside.iter().for_each(|(observable, count)| *beside.entry(*observable).or_default() += count);
                 let found = played.observables();
@@ -105,21 +104,14 @@ pub(crate) async fn soak(program: &Path, task: &Task, out: &mut (dyn Write + Sen
             }
         }
         out.flush()?;
-        if watch.elapsed() >= time {
+        if rounds > 0 && watch.elapsed() >= time {
             break;
         }
     }
-    let seen: Vec<_> = beside.iter().map(|(observable, count)| format!("{observable} {count} times")).collect();
-    writeln!(
-        out,
-        "{} rounds, {grants} grants, nothing found{}",
-        rounds,
-        if seen.is_empty() {
-            String::new()
-        } else {
-            format!(" (beside what no lease can rule out, or says nothing here: {})", seen.join(", "))
-        }
-    )?;
+    writeln!(out, "{rounds} rounds, {grants} grants, nothing found")?;
+    for (observable, count) in beside {
+        writeln!(out, "beside, which no lease can rule out or says nothing here: {observable}, {count} times")?;
+    }
     match promise {
         Promise::Sound => writeln!(out, "as documented: {} is sound under these faults", strategy.name())?,
         Promise::BreaksBy(known, why) => {
@@ -142,10 +134,9 @@ async fn conclude(
 ) -> Result<(), Failure> {
     const REPLAYS: usize = 40;
 
-    let found = played.observables();
-    let documented = promise.is_kept(&found);
+    let documented = promise.is_kept(&played.observables());
     let replays = task.replays.unwrap_or(if documented { 0 } else { REPLAYS });
-    let wanted = found;
+    let wanted = promise.surprising(played.observables());
     let best = (schedule, played);
     let mut shortening = Shortening { theatre, wanted, best, tried: 0, replays, out };
     shrink(shortening.best.0.faults.clone(), replays, &mut shortening).await?;
@@ -174,7 +165,7 @@ async fn conclude(
 /// Plays parts of a schedule again.
 struct Shortening<'a> {
     theatre: &'a Theatre,
-    /// What was found: a part fails if it shows any of it.
+    /// A part fails if it shows any of these.
     wanted: Vec<Observable>,
     /// The shortest that has failed, as it was played.
     best: (Schedule, Played),

@@ -80,6 +80,15 @@ impl Player {
     }
 }
 
+/// Lets the faults of a ground come to their ends when it is dropped, also if the play was given up: what is stopped goes on.
+pub(super) struct CalmAfterwards(pub(super) Arc<Ground>);
+
+impl Drop for CalmAfterwards {
+    fn drop(&mut self) {
+        self.0.over.send_replace(true);
+    }
+}
+
 impl Ground {
     pub(super) fn new(
         lab: &Arc<Lab>,

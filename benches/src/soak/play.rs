@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Lease;
-use lock_testkit::history::{Event, History, Observable, Violation};
+use lock_testkit::history::{Event, History, Observable, Op, Phase, Violation};
 use tokio::task::JoinSet;
 
-use super::fault::{Ground, Player, Step};
-use super::promise::JUDGED;
+use super::fault::{CalmAfterwards, Ground, Player, Step};
+use super::promise::{JUDGED, has_tokens};
 use super::schedule::{KEYS, Moment, Point, Schedule, Share, Turn, name};
 use super::servers::Servers;
 use crate::lab::{Held, Lab, Resource, Setup, Stage};
@@ -42,8 +42,6 @@ impl Played {
     }
 
     pub(super) fn grants(&self) -> usize {
-        use lock_testkit::history::{Op, Phase};
-
         self.events.iter().filter(|event| (event.op, event.phase) == (Op::Acquire, Phase::Ok)).count()
     }
 }
@@ -105,9 +103,8 @@ impl Theatre {
         for who in 0..schedule.turns.len() {
             players.push(Player::new(stage.contender_at(&name(who), &place, setup).await?));
         }
-        let prober = stage.contender_at("prober", &place, Setup::patient()).await?;
         let keys: Vec<_> = (0..KEYS).map(|key| format!("{}-{key}", stage.key)).collect();
-        let has_tokens = self.has_tokens();
+        let has_tokens = has_tokens(self.strategy.kind());
         let guarded: Vec<_> = keys
             .iter()
             .map(|key| {
@@ -121,6 +118,7 @@ impl Theatre {
 
         let ground = Arc::new(Ground::new(&self.lab, &self.servers, players, ttl, schedule.faults.clone()));
         ground.log("all contenders are connected".into());
+        let _calm = CalmAfterwards(Arc::clone(&ground));
         let mut contenders = JoinSet::new();
         for (who, turns) in schedule.turns.iter().enumerate() {
             let (ground, keys, guarded, turns) = (Arc::clone(&ground), keys.clone(), guarded.clone(), turns.clone());
@@ -145,16 +143,11 @@ impl Theatre {
 
         // The contenders are still there: what one of them keeps without knowing, nobody else can get.
         ground.log("all is calm, and a fresh client wants each lock".into());
+        let prober = stage.contender_at("prober", &place, Setup::patient()).await?;
         for key in &keys {
             prober.on(key).probe(stage.short(), stage.bound()).await?;
         }
         Ok(ground.steps())
-    }
-
-    fn has_tokens(&self) -> bool {
-        use crate::strategy::Kind::{Etcd, RedlockFenced, Reentrant, Token, TokenWatch, ZooKeeper};
-
-        matches!(self.strategy.kind(), Token | TokenWatch | Reentrant | RedlockFenced | Etcd | ZooKeeper)
     }
 }
 

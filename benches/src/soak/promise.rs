@@ -72,6 +72,27 @@ impl Promise {
             Self::Unfit(_) => false,
         }
     }
+
+    /// Of what was found, that which is not documented; all of it if all is.
+    pub(super) fn surprising(self, found: Vec<Observable>) -> Vec<Observable> {
+        let known = if let Self::BreaksBy(known, _) = self { known } else { &[] };
+        let unknown: Vec<_> = found.iter().copied().filter(|found| !known.contains(found)).collect();
+        if unknown.is_empty() { found } else { unknown }
+    }
+}
+
+/// Whether a strategy of this kind gives tokens that a resource can check.
+pub(super) const fn has_tokens(kind: Kind) -> bool {
+    match kind {
+        Kind::SetnxExpire | Kind::GetSet | Kind::BlindDelete | Kind::Redlock => false,
+        Kind::Memory
+        | Kind::Token
+        | Kind::TokenWatch
+        | Kind::Reentrant
+        | Kind::RedlockFenced
+        | Kind::Etcd
+        | Kind::ZooKeeper => true,
+    }
 }
 
 /// The faults that a strategy's promise covers. Those of one store are the same for all, so that a weak strategy meets what a
@@ -93,6 +114,7 @@ pub(super) const fn faults(kind: Kind) -> &'static [Sort] {
             Kill,
             KillWhile,
             KillWhile,
+            Delay,
             Delay,
             BlackHole,
             Cut,
@@ -118,6 +140,7 @@ pub(super) const fn faults(kind: Kind) -> &'static [Sort] {
             Kill,
             KillWhile,
             KillWhile,
+            Delay,
             Delay,
             BlackHole,
             Cut,
@@ -209,5 +232,8 @@ mod tests {
         ] {
             assert_eq!(promise.is_kept(found), kept, "{promise:?} {found:?}");
         }
+        assert_eq!(weak.surprising(vec![Stolen, Stuck]), [Stuck]);
+        assert_eq!(weak.surprising(vec![Stolen]), [Stolen]);
+        assert_eq!(Promise::Sound.surprising(vec![Stolen]), [Stolen]);
     }
 }

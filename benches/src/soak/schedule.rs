@@ -198,13 +198,13 @@ impl Schedule {
 
 impl Turn {
     fn draw(rng: &mut Rng, keys: usize) -> Self {
-        let renewed = rng.u8(..3) == 0;
+        let renewed = rng.u8(..5) < 2;
         Self {
             key: rng.usize(..keys),
             renewed,
             idle: Share(rng.u32(..20)),
             cancelled: (rng.u8(..8) == 0).then(|| Share(rng.u32(..60))),
-            holding: Share(if renewed { rng.u32(20..150) } else { rng.u32(10..90) }),
+            holding: Share(if renewed { rng.u32(20..150) } else { rng.u32(15..95) }),
             extended: rng.u8(..4) == 0,
             dropped: rng.u8(..4) == 0,
         }
@@ -225,15 +225,15 @@ impl Planned {
         if sort.is_of_a_command() {
             // It comes of itself after this step.
             (who, at.moment) = (at.who, moment);
-        } else if sort == Sort::JumpWall {
-            // Whoever reads it does so when he asks.
+        } else if matches!(sort, Sort::JumpWall | Sort::Delay) {
+            // Whoever reads that clock does so when he asks, and a reply that is late matters most if it is a grant.
             (who, at.moment) = (at.who, Moment::Asks);
         }
         let (fault, shares) = match sort {
             Sort::Stop => (Fault::Stop { who }, 40..220),
             Sort::Kill => (Fault::Kill { who }, 0..1),
             Sort::KillWhile => (Fault::KillWhile { who, command, arrives: rng.bool() }, 50..150),
-            Sort::Delay => (Fault::Delay { who, replies: rng.bool() }, 20..90),
+            Sort::Delay => (Fault::Delay { who, replies: rng.u8(..3) > 0 }, 30..98),
             Sort::BlackHole => (Fault::BlackHole { who, server }, 20..200),
             Sort::Cut => (Fault::Cut { who, server }, 0..50),
             Sort::HoldRequest => (Fault::HoldRequest { who, command }, 60..160),
