@@ -87,7 +87,7 @@ pub(crate) async fn soak(program: &Path, task: &Task, out: &mut (dyn Write + Sen
                 let faults = counted(schedule.faults.len());
                 writeln!(out, "seed {seed}: {faults}, {} grants: {}", played.grants(), list(&found))?;
                 if task.verbose && found.is_empty() {
-                    tell(&played, out)?;
+                    tell(&played, u64::MAX, out)?;
                 }
                 if !found.is_empty() {
                     let documented = promise.is_kept(&found);
@@ -136,14 +136,14 @@ async fn conclude(
 
     let documented = promise.is_kept(&played.observables());
     let replays = task.replays.unwrap_or(if documented { 0 } else { REPLAYS });
-    let wanted = promise.surprising(played.observables());
-    let best = (schedule, played);
-    let mut shortening = Shortening { theatre, wanted, best, tried: 0, replays, out };
-    shrink(shortening.best.0.faults.clone(), replays, &mut shortening).await?;
-    let Shortening { best: (schedule, played), out, .. } = shortening;
+    let wanted = promise.alike(&played.observables());
+    let causes = played.causes(&wanted);
+    let mut shortening = Shortening { theatre, schedule, wanted, played, tried: 0, replays, out };
+    shrink(causes, replays, &mut shortening).await?;
+    let Shortening { wanted, played, out, .. } = shortening;
     let strategy = task.strategy.name();
-    writeln!(out, "\nfound: {}, with {}", list(&played.observables()), counted(schedule.faults.len()))?;
-    tell(&played, out)?;
+    writeln!(out, "\nfound: {}, after {}", list(&played.observables()), counted(played.causes(&wanted).len()))?;
+    tell(&played, played.complete_ns(&wanted), out)?;
     if let Some(file) = &task.history {
         let written = File::create(file).and_then(|file| write_jsonl(&played.events, file));
         written.map_err(|error| format!("the history cannot be written to {}: {error}", file.display()))?;
@@ -165,20 +165,20 @@ async fn conclude(
 /// Plays parts of a schedule again.
 struct Shortening<'a> {
     theatre: &'a Theatre,
+    schedule: Schedule,
     /// A part fails if it shows any of these.
     wanted: Vec<Observable>,
-    /// The shortest that has failed, as it was played.
-    best: (Schedule, Played),
+    /// The shortest that has failed.
+    played: Played,
     tried: usize,
     replays: usize,
     out: &'a mut (dyn Write + Send),
 }
 
 impl Trial<Planned> for Shortening<'_> {
-    async fn fails(&mut self, faults: &[Planned]) -> Result<bool, Failure> {
+    async fn fails(&mut self, faults: &[Planned]) -> Result<Option<Vec<Planned>>, Failure> {
         self.tried += 1;
-        let part = self.best.0.with(faults);
-        let played = self.theatre.play(&part).await;
+        let played = self.theatre.play(&self.schedule.with(faults)).await;
         let (fails, says) = match &played {
             Ok(played) => {
                 let found = played.observables();
@@ -188,18 +188,18 @@ impl Trial<Planned> for Shortening<'_> {
         };
         let Self { tried, replays, .. } = self;
         writeln!(self.out, "shrinking, replay {tried} of {replays}: {}: {says}", counted(faults.len()))?;
-        if let (true, Ok(played)) = (fails, played) {
-            self.best = (part, played);
-        }
-        Ok(fails)
+        let Some(played) = played.ok().filter(|_| fails) else { return Ok(None) };
+        self.played = played;
+        Ok(Some(self.played.causes(&self.wanted)))
     }
 }
 
-/// The steps with their times, and among them the events that show what was found: one violation of each observable.
-fn tell(played: &Played, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
+/// The steps until then with their times, and among them the events that show what was found: one violation of each observable.
+fn tell(played: &Played, until_ns: u64, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
     let began_ns = played.steps.first().map_or(0, |step| step.t_ns);
     let seconds = |t_ns: u64| Duration::from_nanos(t_ns.saturating_sub(began_ns)).as_secs_f64();
     let mut lines: Vec<_> = played.steps.iter().map(|step| (step.t_ns, step.text.clone())).collect();
+    lines.retain(|(t_ns, _)| *t_ns <= until_ns);
     for observable in played.observables() {
         let violations = || played.found.iter().filter(|found| found.observable == observable);
         let Some(first) = violations().next() else { continue };

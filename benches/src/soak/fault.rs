@@ -33,6 +33,8 @@ pub(super) struct Ground {
 pub(super) struct Step {
     pub(super) t_ns: u64,
     pub(super) text: String,
+    /// The fault that began.
+    pub(super) fault: Option<Planned>,
 }
 
 /// A contender, and who keeps it from running.
@@ -114,7 +116,7 @@ impl Ground {
     pub(super) async fn reach(self: &Arc<Self>, point: Point) {
         for planned in self.faults.iter().filter(|planned| planned.at == point) {
             let lasting = planned.lasting.of(self.ttl);
-            self.log(format!("{point}: {}", planned.fault.tell(lasting)));
+            self.write_down(format!("{point}: {}", planned.fault.tell(lasting)), Some(planned.clone()));
             let (begins, begun) = oneshot::channel();
             let (ground, fault) = (Arc::clone(self), planned.fault);
             lock(&self.begun).spawn(async move { ground.make(fault, lasting, begins).await });
@@ -134,12 +136,16 @@ impl Ground {
     }
 
     pub(super) fn log(&self, text: String) {
-        let t_ns = (self.now)();
-        lock(&self.steps).push(Step { t_ns, text });
+        self.write_down(text, None);
     }
 
     pub(super) fn steps(&self) -> Vec<Step> {
         lock(&self.steps).clone()
+    }
+
+    fn write_down(&self, text: String, fault: Option<Planned>) {
+        let t_ns = (self.now)();
+        lock(&self.steps).push(Step { t_ns, text, fault });
     }
 
     async fn make(&self, fault: Fault, lasting: Duration, begins: oneshot::Sender<()>) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::fault::{CalmAfterwards, Ground, Player, Step};
 use super::promise::{JUDGED, has_tokens};
-use super::schedule::{KEYS, Moment, Point, Schedule, Share, Turn, name};
+use super::schedule::{KEYS, Moment, Planned, Point, Schedule, Share, Turn, name};
 use super::servers::Servers;
 use crate::lab::{Held, Lab, Resource, Setup, Stage};
 use crate::{Failure, Strategy};
@@ -39,6 +39,19 @@ impl Played {
     /// What was found, each once.
     pub(super) fn observables(&self) -> Vec<Observable> {
         JUDGED.into_iter().filter(|judged| self.found.iter().any(|found| found.observable == *judged)).collect()
+    }
+
+    /// When the first of these was complete, by the lab clock; the end of time if none was found.
+    pub(super) fn complete_ns(&self, wanted: &[Observable]) -> u64 {
+        let found = self.found.iter().filter(|found| wanted.contains(&found.observable));
+        found.filter_map(|found| found.events.last()).map(|event| event.t_ns).min().unwrap_or(u64::MAX)
+    }
+
+    /// The faults that had begun by then: the later ones cannot have caused it.
+    pub(super) fn causes(&self, wanted: &[Observable]) -> Vec<Planned> {
+        let complete_ns = self.complete_ns(wanted);
+        let before = self.steps.iter().filter(|step| step.t_ns <= complete_ns);
+        before.filter_map(|step| step.fault.clone()).collect()
     }
 
     pub(super) fn grants(&self) -> usize {

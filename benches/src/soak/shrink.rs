@@ -7,7 +7,8 @@ use crate::Failure;
 
 /// Says whether a part of a list fails. It may be wrong in one direction, as real servers are: a part that it says fails does.
 pub(super) trait Trial<T> {
-    fn fails(&mut self, part: &[T]) -> impl Future<Output = Result<bool, Failure>> + Send;
+    /// None if it does not; else what of the part can have been needed.
+    fn fails(&mut self, part: &[T]) -> impl Future<Output = Result<Option<Vec<T>>, Failure>> + Send;
 }
 
 /// A part that fails, from which nothing can be left out as far as was tried: an empty one if nothing is needed. At most `tries`
@@ -32,8 +33,8 @@ pub(super) async fn shrink<T: Clone + Send + Sync>(
             tries -= 1;
             let to = (from + size).min(parts.len());
             let rest: Vec<T> = parts[..from].iter().chain(&parts[to..]).cloned().collect();
-            if trial.fails(&rest).await? {
-                shorter = Some(rest);
+            shorter = trial.fails(&rest).await?;
+            if shorter.is_some() {
                 break;
             }
         }
@@ -59,9 +60,10 @@ mod tests {
     }
 
     impl Trial<u32> for Needs<'_> {
-        async fn fails(&mut self, part: &[u32]) -> Result<bool, Failure> {
+        async fn fails(&mut self, part: &[u32]) -> Result<Option<Vec<u32>>, Failure> {
             self.tried += 1;
-            Ok(self.needed.iter().all(|needed| part.contains(needed)))
+            let fails = self.needed.iter().all(|needed| part.contains(needed));
+            Ok(fails.then(|| part.to_vec()))
         }
     }
 
