@@ -9,6 +9,7 @@ use lock_memory::Memory;
 use serde::Serialize;
 
 use crate::guarantees::{self, Shown};
+use crate::lab::Figure;
 use crate::matrix::{self, Cell as Played};
 use crate::measure::{Measured, Stopwatch, round};
 use crate::report::{Cell, Table, Tone, figure};
@@ -50,6 +51,9 @@ impl Effort {
         contended: contended::Plan { contenders: 8, increments: 5 },
     };
 }
+
+/// What stands for a strategy above its column, where there are more faults than a line could name strategies.
+const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -141,6 +145,8 @@ struct Fault {
     not_made_because: Option<String>,
     /// What the history shows, with the events that show it.
     seen: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    figures: Vec<Figure>,
 }
 
 /// A scenario as it is told.
@@ -320,6 +326,7 @@ impl Fault {
             took_s: round(took.as_secs_f64()),
             not_made_because,
             seen: outcome.seen,
+            figures: outcome.figures,
         }
     }
 
@@ -398,17 +405,17 @@ impl Comparison {
         if let Some(table) = self.fault_table() {
             add(&table.render(colours));
             add("\nbreaks, holds: as documented.  -: cannot apply; the report says why.\n");
-            for (letter, compared) in ('a'..='z').zip(&self.strategies) {
-                add(&format!(
-                    "{letter} {:20}{}",
-                    compared.strategy,
-                    if letter as usize % 3 == 0 { "\n" } else { "  " }
-                ));
+            let legend: Vec<_> = LETTERS.chars().zip(&self.strategies).collect();
+            for line in legend.chunks(3) {
+                let names = line.iter().map(|(letter, compared)| format!("{letter} {:20}", compared.strategy));
+                add(names.collect::<Vec<_>>().join("  ").trim_end());
+                add("\n");
             }
-            add("\n\n");
+            add("\n");
             for told in &self.scenarios {
-                add(&format!("{:6} {}\n", told.id, told.title));
+                add(&format!("{:10} {}\n", told.id, told.title));
             }
+            add(&self.figures());
             add(&format!("\nSlowest: {}\n\n", self.slowest()));
         }
         for compared in &self.strategies {
@@ -445,14 +452,30 @@ impl Comparison {
         if self.scenarios.is_empty() {
             return None;
         }
-        let letters: Vec<_> = (b'a'..=b'z').map(|letter| char::from(letter).to_string()).collect();
-        let mut table =
-            Table::new(["fault"].into_iter().chain(letters.iter().take(self.strategies.len()).map(String::as_str)));
+        let letters = LETTERS.chars().take(self.strategies.len()).map(String::from);
+        let mut table = Table::new(["fault".to_owned()].into_iter().chain(letters));
         for (at, told) in self.scenarios.iter().enumerate() {
             let cells = self.strategies.iter().map(|compared| compared.faults[at].cell());
             table.row([told.id.into()].into_iter().chain(cells));
         }
         Some(table)
+    }
+
+    /// What the scenarios measured, a line for each figure.
+    fn figures(&self) -> String {
+        let mut lines: Vec<(&str, &str, Vec<String>)> = Vec::new();
+        for compared in &self.strategies {
+            for fault in &compared.faults {
+                for Figure { of, value, .. } in &fault.figures {
+                    let told = format!("{} {value}", compared.strategy);
+                    match lines.iter_mut().find(|(scenario, line, _)| (*scenario, *line) == (fault.scenario, of)) {
+                        Some((.., told_before)) => told_before.push(told),
+                        None => lines.push((fault.scenario, of, vec![told])),
+                    }
+                }
+            }
+        }
+        lines.iter().map(|(scenario, of, told)| format!("\n{scenario}, {of}: {}.\n", told.join(", "))).collect()
     }
 
     /// The cells that took longest.

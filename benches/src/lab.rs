@@ -19,9 +19,9 @@ use lock_testkit::fault::Proxy;
 use lock_testkit::{EtcdCluster, RedisServer, TempFolder, ZooKeeperEnsemble};
 
 pub(crate) use self::child::run as run_contender;
-pub(crate) use self::contender::{Acquiring, Claimed, Client, Contender, Held, Pending, Setup};
+pub(crate) use self::contender::{Acquiring, Claimed, Client, Contender, Held, Setup};
 pub(crate) use self::protocol::{Answer, Resource};
-pub(crate) use self::stage::Stage;
+pub(crate) use self::stage::{Figure, Gate, Stage};
 use crate::stores::NODES;
 use crate::{Failure, Store};
 
@@ -174,6 +174,17 @@ impl Place {
 
     pub(crate) fn zookeeper(ensemble: &ZooKeeperEnsemble) -> Self {
         Self { store: Store::ZooKeeper, addrs: (0..ensemble.size()).map(|member| ensemble.addr(member)).collect() }
+    }
+
+    /// One of the servers alone.
+    pub(crate) fn only(&self, server: usize) -> Self {
+        Self { addrs: vec![self.addrs[server]], ..*self }
+    }
+
+    /// All of the servers but one.
+    pub(crate) fn without(mut self, server: usize) -> Self {
+        self.addrs.remove(server);
+        self
     }
 
     fn proxies(&self) -> io::Result<Vec<Proxy>> {

@@ -1,16 +1,26 @@
 //! Strategies that are wrong on purpose: each is one of ours with one flaw, and stands for a defect that has been published, or
 //! that we could bring in by a careless change. The scenarios must catch every one of them, or they are too weak.
 
+mod cancel;
+mod clock;
 mod deadline;
+mod fence;
+mod flawed;
+mod majority;
+mod owner;
+mod release;
+mod renewal;
+mod retry;
+mod script;
+mod session;
+mod ttl;
+mod waiter;
 
 use std::path::Path;
-
-use futures_util::FutureExt;
 
 use crate::matrix::{self, Cell};
 use crate::report::{Cell as Shown, Table, Tone};
 use crate::scenario::{Expected, Observed, Scenario};
-use crate::strategy::Kind;
 use crate::{Failure, Progress, Strategy};
 
 /// A strategy with a flaw.
@@ -23,27 +33,34 @@ pub(crate) struct Mutant {
     pub(crate) caught_by: &'static [&'static str],
 }
 
-/// Every mutant.
-pub(crate) fn all() -> Vec<Mutant> {
-    vec![Mutant {
-        strategy: Strategy::new(
-            "mutant-deadline-from-reply",
-            "",
-            "as redis-token, but the deadline counts from the reply",
-            Kind::Token,
-            |seat| async { deadline::token(seat).await }.boxed(),
-        ),
-        flaw: "a slow reply makes the holder believe in more than the store has given",
-        caught_by: &["S06"],
-    }]
+/// Every mutant, in the order of the catalogue's families.
+pub(crate) fn all() -> impl Iterator<Item = Mutant> {
+    let ideas = [
+        ttl::ALL,
+        retry::ALL,
+        owner::ALL,
+        deadline::ALL,
+        clock::ALL,
+        release::ALL,
+        renewal::ALL,
+        fence::ALL,
+        majority::ALL,
+        cancel::ALL,
+        waiter::ALL,
+        session::ALL,
+    ];
+    ideas.into_iter().flatten().copied()
 }
 
-/// Whether each mutant was caught by each scenario that must catch it.
+/// Without a fault a mutant must hold, or it shows no more than that it is no lock.
+const NO_FAULT: &str = "C1";
+
+/// What every mutant did in the scenarios that must catch it, and without a fault.
 pub(crate) struct Hunt {
-    caught: Vec<(Mutant, Cell)>,
+    played: Vec<(Mutant, Cell)>,
 }
 
-/// Plays every mutant in the scenarios that must catch it.
+/// Plays every mutant without a fault, and in the scenarios that must catch it.
 ///
 /// # Errors
 ///
@@ -51,50 +68,65 @@ pub(crate) struct Hunt {
 pub(crate) async fn hunt(program: &Path, progress: &mut Progress) -> Result<Hunt, Failure> {
     let mut played = Vec::new();
     for mutant in all() {
-        for id in mutant.caught_by {
+        for id in [NO_FAULT].iter().chain(mutant.caught_by) {
             let scenario = Scenario::find(id).ok_or_else(|| format!("no scenario {id} could catch a mutant"))?;
             played.push((mutant, scenario));
         }
     }
     let pairs = played.iter().map(|(mutant, scenario)| (*scenario, mutant.strategy)).collect();
     let cells = matrix::play(program, pairs, progress).await?;
-    Ok(Hunt { caught: played.into_iter().map(|(mutant, _)| mutant).zip(cells).collect() })
+    Ok(Hunt { played: played.into_iter().map(|(mutant, _)| mutant).zip(cells).collect() })
 }
 
 impl Hunt {
-    /// Whether none got away.
+    /// Whether all were caught, and each for its flaw alone.
     pub(crate) fn is_complete(&self) -> bool {
-        self.caught.iter().all(|(_, cell)| is_caught(cell))
+        self.played.iter().all(|(_, cell)| is_right(cell))
     }
 
     /// The table, for people.
     pub(crate) fn to_text(&self, colours: bool) -> String {
-        let mut table = Table::new(["mutant", "scenario", "caught"]);
-        for (mutant, cell) in &self.caught {
-            let verdict =
-                if is_caught(cell) { Shown::new("yes", Tone::Good) } else { Shown::new("GOT AWAY", Tone::Alarm) };
-            table.row([mutant.strategy.name().into(), cell.scenario.id.into(), verdict]);
+        let mut table = Table::new(["mutant", "scenario", "outcome", "seen"]);
+        for (mutant, cell) in &self.played {
+            let outcome = match (is_right(cell), cell.scenario.id) {
+                (true, NO_FAULT) => Shown::new("holds", Tone::Plain),
+                (true, _) => Shown::new("caught", Tone::Good),
+                (false, NO_FAULT) => Shown::new("NO LOCK", Tone::Alarm),
+                (false, _) => Shown::new("GOT AWAY", Tone::Alarm),
+            };
+            table.row([mutant.strategy.name().into(), cell.scenario.id.into(), outcome, seen(cell).join(", ").into()]);
         }
         let mut text = table.render(colours);
         text.push('\n');
         for mutant in all() {
             text.push_str(&format!("{}: {}; {}\n", mutant.strategy.name(), mutant.strategy.summary(), mutant.flaw));
         }
-        for (mutant, cell) in self.caught.iter().filter(|(_, cell)| !is_caught(cell)) {
+        for (mutant, cell) in self.played.iter().filter(|(_, cell)| !is_right(cell)) {
             let (name, id) = (mutant.strategy.name(), cell.scenario.id);
-            text.push_str(&format!("GOT AWAY  {name}, {id}: observed {:?}\n", cell.outcome.observed));
+            text.push_str(&format!("WRONG  {name}, {id}: observed {:?}\n", cell.outcome.observed));
             for seen in &cell.outcome.seen {
-                text.push_str(&format!("          {seen}\n"));
+                text.push_str(&format!("       {seen}\n"));
             }
         }
         text
     }
 }
 
-/// It broke where its kind holds.
-fn is_caught(cell: &Cell) -> bool {
+/// It broke where its kind holds, and as the scenario says; without a fault it held.
+fn is_right(cell: &Cell) -> bool {
     let Expected::Holds(_) = cell.outcome.expected else { return false };
-    matches!(cell.outcome.observed, Observed::Breaks | Observed::BreaksOtherwise)
+    match cell.scenario.id {
+        NO_FAULT => cell.outcome.observed == Observed::Holds,
+        _ => cell.scenario.breaks_by.iter().any(|observable| seen(cell).contains(&observable.to_string())),
+    }
+}
+
+/// By what it was seen to break.
+fn seen(cell: &Cell) -> Vec<String> {
+    let mut names: Vec<_> =
+        cell.outcome.seen.iter().filter_map(|seen| Some(seen.split_once(':')?.0.to_owned())).collect();
+    names.dedup();
+    names
 }
 
 #[cfg(test)]

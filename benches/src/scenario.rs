@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lock_testkit::history::{History, Observable};
 
-use crate::lab::{Lab, Stage};
+use crate::lab::{Figure, Lab, Stage};
 use crate::strategy::Kind;
 use crate::tell::Transcript;
 use crate::{Failure, Strategy};
@@ -88,11 +88,13 @@ pub(crate) struct Outcome {
     pub(crate) observed: Observed,
     /// What was seen, with the events that show it.
     pub(crate) seen: Vec<String>,
+    /// What was measured; one above its limit breaks.
+    pub(crate) figures: Vec<Figure>,
 }
 
 impl Outcome {
     pub(crate) const fn not_played(expected: Expected) -> Self {
-        Self { expected, observed: Observed::NotPlayed, seen: Vec::new() }
+        Self { expected, observed: Observed::NotPlayed, seen: Vec::new(), figures: Vec::new() }
     }
 
     /// Whether the docs said so.
@@ -149,16 +151,17 @@ impl Scenario {
         // Letters, digits and dashes stand in every store's names as they are, so what goes over the wire can be picked by it.
         let id: String = self.id.chars().filter(char::is_ascii_alphanumeric).collect();
         let key = format!("{id}-{}-{:x}", strategy.name(), fastrand::u64(..));
-        let stage = Stage { lab, strategy: *strategy, key, history: History::on(lab.now()), transcript };
+        let stage = Stage::new(lab, *strategy, key, History::on(lab.now()), transcript);
         let (observed, seen) = match tokio::time::timeout(LIMIT, (self.play)(&stage)).await {
-            Ok(Ok(())) => self.judge(&stage.history),
+            Ok(Ok(())) => self.judge(&stage.history, &stage.figures()),
             Ok(Err(error)) => (Observed::NotMade(error.to_string()), Vec::new()),
             Err(_) => (Observed::NotMade(format!("it was not over within {LIMIT:?}")), Vec::new()),
         };
-        (Outcome { expected: self.expect(strategy.kind()), observed, seen }, stage)
+        let figures = stage.figures();
+        (Outcome { expected: self.expect(strategy.kind()), observed, seen, figures }, stage)
     }
 
-    fn judge(&self, history: &History) -> (Observed, Vec<String>) {
+    fn judge(&self, history: &History, figures: &[Figure]) -> (Observed, Vec<String>) {
         let events = history.events();
         let seen: Vec<_> = Observable::ALL.into_iter().flat_map(|observable| observable.find(&events)).collect();
         let is_seen = |observables: &[Observable]| seen.iter().any(|seen| observables.contains(&seen.observable));
@@ -168,7 +171,7 @@ impl Scenario {
             .collect();
         let observed = if is_seen(&others) {
             Observed::BreaksOtherwise
-        } else if is_seen(self.breaks_by) {
+        } else if is_seen(self.breaks_by) || figures.iter().any(Figure::is_too_much) {
             Observed::Breaks
         } else {
             Observed::Holds
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn an_outcome_is_documented_both_ways() {
-        let outcome = |expected, observed| Outcome { expected, observed, seen: Vec::new() };
+        let outcome = |expected, observed| Outcome { expected, observed, seen: Vec::new(), figures: Vec::new() };
         for (expected, observed, documented) in [
             (Expected::Breaks(""), Observed::Breaks, true),
             (Expected::Breaks(""), Observed::Holds, false),
@@ -213,5 +216,14 @@ mod tests {
         ] {
             assert_eq!(outcome(expected, observed.clone()).is_as_documented(), documented, "{expected:?} {observed:?}");
         }
+    }
+
+    #[test]
+    fn a_figure_breaks_above_its_limit() {
+        let herd = Scenario::find("S53").unwrap();
+        let judge = |value, at_most| herd.judge(&History::new(), &[Figure { of: "", value, at_most }]).0;
+        assert_eq!(judge(10.0, Some(10.0)), Observed::Holds);
+        assert_eq!(judge(11.0, Some(10.0)), Observed::Breaks);
+        assert_eq!(judge(11.0, None), Observed::Holds);
     }
 }

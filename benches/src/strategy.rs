@@ -10,7 +10,7 @@ use lock_core::{Backend, Effect, Error, ErrorKind, Guarantees, Locks, Options};
 use lock_etcd::Etcd;
 use lock_memory::Memory;
 use lock_naive::{BlindDelete, GetSet, SetnxExpire};
-use lock_redis::{Config, Connection, Reentrant, Token, TokenOptions, Unlock};
+use lock_redis::{Config, Connection, Reentrant, ReentrantOptions, Token, TokenOptions, Unlock};
 use lock_redlock::{Redlock, RedlockOptions};
 use lock_zookeeper::ZooKeeper;
 
@@ -103,7 +103,12 @@ pub struct Seat {
     pub request_limit: Duration,
     /// After what silence ZooKeeper ends the client's session; none for the backend's own choice.
     pub session: Option<Duration>,
+    /// How many replicas must have a lock before it counts, for a strategy that can ask for that; none if nobody asks.
+    pub replicas: Option<u32>,
 }
+
+/// How long replicas may take to have a lock, where it counts only then.
+const REPLICAS_LIMIT: Duration = Duration::from_millis(500);
 
 impl Seat {
     fn url(&self) -> &str {
@@ -124,12 +129,34 @@ impl Seat {
         Connection::open(self.url(), Config::new().with_request_limit(self.request_limit)).await
     }
 
+    fn token(&self) -> TokenOptions {
+        let options = TokenOptions::new();
+        match self.replicas {
+            Some(count) => options.with_min_replicas(count, REPLICAS_LIMIT),
+            None => options,
+        }
+    }
+
+    fn reentrant(&self) -> ReentrantOptions {
+        let options = ReentrantOptions::new();
+        match self.replicas {
+            Some(count) => options.with_min_replicas(count, REPLICAS_LIMIT),
+            None => options,
+        }
+    }
+
+    fn etcd(&self) -> lock_core::Result<Etcd> {
+        let config = lock_etcd::Config::new().with_request_limit(self.request_limit);
+        Etcd::connect_with(self.urls.clone(), etcd_client::ConnectOptions::new(), config)
+    }
+
     async fn zookeeper(&self) -> lock_core::Result<ZooKeeper> {
         let hosts = self.urls.join(",");
         let Some(session) = self.session else { return ZooKeeper::connect(&hosts).await };
         let connector =
             zookeeper_client::Client::connector().with_session_timeout(session).with_connection_timeout(session / 5);
-        ZooKeeper::from_connector(connector, hosts, lock_zookeeper::Config::new()).await
+        let config = lock_zookeeper::Config::new().with_request_limit(self.request_limit);
+        ZooKeeper::from_connector(connector, hosts, config).await
     }
 }
 
@@ -180,7 +207,7 @@ impl Strategy {
                 "hasp-Token",
                 "script: SET NX PX and a fencing token; script: compare and delete",
                 Kind::Token,
-                |seat| async { backend(Token::new(seat.redis().await?, TokenOptions::new()).await?) }.boxed(),
+                |seat| async { backend(Token::new(seat.redis().await?, seat.token()).await?) }.boxed(),
             ),
             Self::new(
                 "redis-token-watch",
@@ -190,7 +217,7 @@ impl Strategy {
                 |seat| {
                     async {
                         let connection = seat.redis().await?.with_pool(pool(seat.url(), "redis-token-watch")?);
-                        backend(Token::new(connection, TokenOptions::new().with_unlock(Unlock::Watch)).await?)
+                        backend(Token::new(connection, seat.token().with_unlock(Unlock::Watch)).await?)
                     }
                     .boxed()
                 },
@@ -200,7 +227,7 @@ impl Strategy {
                 "hasp-Reentrant",
                 "Redisson's hash of owners and counts, by scripts; a fencing token",
                 Kind::Reentrant,
-                |seat| async { backend(Reentrant::new(seat.redis().await?).await?) }.boxed(),
+                |seat| async { backend(Reentrant::with_options(seat.redis().await?, seat.reentrant()).await?) }.boxed(),
             ),
             Self::new(
                 "redlock",
@@ -217,7 +244,7 @@ impl Strategy {
                 |seat| async { backend(seat.redlock().await?.fenced()) }.boxed(),
             ),
             Self::new("etcd", "hasp-Etcd", "a key under a lease, in order of create revision", Kind::Etcd, |seat| {
-                async { backend(Etcd::connect(seat.urls.clone())?) }.boxed()
+                async { backend(seat.etcd()?) }.boxed()
             }),
             Self::new(
                 "zookeeper",
@@ -290,7 +317,7 @@ impl Strategy {
     /// If the strategy's servers cannot be started.
     pub fn seat(&self, stores: &Stores, memory: &Memory) -> Result<Seat, Failure> {
         let urls = stores.urls(self.kind.store())?;
-        Ok(Seat { urls, memory: memory.clone(), request_limit: Duration::from_secs(1), session: None })
+        Ok(Seat { urls, memory: memory.clone(), request_limit: Duration::from_secs(1), session: None, replicas: None })
     }
 
     /// The strategy or the mutant of this name.
@@ -299,7 +326,7 @@ impl Strategy {
     ///
     /// As for [`named`](Strategy::named).
     pub(crate) fn known(name: &str) -> Result<Self, Unknown> {
-        let mutant = mutant::all().into_iter().map(|mutant| mutant.strategy).find(|strategy| strategy.name == name);
+        let mutant = mutant::all().map(|mutant| mutant.strategy).find(|strategy| strategy.name == name);
         mutant.map_or_else(|| Ok(Self::named(&[name.to_owned()])?[0]), Ok)
     }
 

@@ -101,7 +101,9 @@ fn verdict(outcome: &Outcome, colours: bool) -> String {
         (false, _) => "1;31",
     };
     let agrees = if outcome.is_as_documented() { "as documented" } else { "NOT as documented" };
-    let seen: Vec<_> = outcome.seen.iter().filter_map(|seen| seen.split(':').next()).collect();
+    let seen = outcome.seen.iter().filter_map(|seen| seen.split(':').next()).map(ToOwned::to_owned);
+    let measured = outcome.figures.iter().map(|figure| format!("{}: {}", figure.of, figure.value));
+    let seen: Vec<_> = seen.chain(measured).collect();
     let shown = if seen.is_empty() { String::new() } else { format!(" ({})", seen.join(", ")) };
     format!("\n{}, {agrees}: {because}\n", painted_as(&format!("It {observed}{shown}"), code, colours))
 }

@@ -131,6 +131,8 @@ pub enum Unlock {
     Script,
     /// `WATCH`, `GET`, compare, `MULTI`, `DEL`, `EXEC`, on a pool connection that nobody else uses meanwhile: three round
     /// trips. On a shared connection it would be unsafe, because another task's `EXEC` ends the `WATCH`.
+    ///
+    /// A server that is full (`maxmemory`, `noeviction`) lets no command into a transaction; there the script does it.
     Watch,
 }
 
@@ -222,18 +224,21 @@ impl Token {
         let key = self.key(&claim.key, operation)?;
         let channel = self.channel_of(&key);
         let value = keys::of_claim(claim);
-        let answer = match (self.options.unlock, self.connection.pool()) {
+        let watched = match (self.options.unlock, self.connection.pool()) {
             (Unlock::Watch, Some(pool)) => {
+                let limit = self.connection.config().request_limit;
                 // Boxed, so that a release by script does not carry its size.
-                Box::pin(watch::unlock(pool, self.connection.config().request_limit, &key, &value, &channel)).await
+                Some(Box::pin(watch::unlock(pool, limit, &key, &value, &channel)).await)
             }
-            (Unlock::Script | Unlock::Watch, _) => {
-                self.connection
-                    .run(
-                        &script::TOKEN_RELEASE,
-                        &Call { keys: &[&key], args: &[&value, &channel, self.channel.publish()] },
-                    )
-                    .await
+            (Unlock::Script | Unlock::Watch, _) => None,
+        };
+        // A full server lets no command into a transaction, not even DEL; but a script may delete there.
+        let watched = watched.filter(|answer| !matches!(answer, Err(failure) if failure.is_server_code("EXECABORT")));
+        let answer = match watched {
+            Some(answer) => answer,
+            None => {
+                let args = [&*value, &channel, self.channel.publish()];
+                self.connection.run(&script::TOKEN_RELEASE, &Call { keys: &[&key], args: &args }).await
             }
         };
         answer.map(answer::release).map_err(|failure| self.explain(&failure, operation, &claim.key))

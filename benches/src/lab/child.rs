@@ -3,17 +3,18 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write, stdin, stdout};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use lock_core::{Backend, Claim, ErrorKind, Grant, Lock, LockGuard, LockKey, Locks, Moment, Options, Owner};
+use lock_core::{Backend, Claim, Effect, ErrorKind, Grant, Lock, LockGuard, LockKey, Locks, Moment, Options, Owner};
 use lock_core::{Release, Renew, Watch};
 use lock_memory::Memory;
-use lock_testkit::history::{Actor, History, Hold};
+use lock_testkit::history::{Actor, Attempt, History, Hold};
 use nix::time::ClockId;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
 use crate::strategy::Seat;
@@ -63,7 +64,7 @@ struct Child {
     clients: Mutex<HashMap<String, Client>>,
     holds: Mutex<HashMap<String, Arc<Held>>>,
     claims: Mutex<HashMap<String, Arc<Claimed>>>,
-    tasks: Mutex<HashMap<u64, AbortHandle>>,
+    tasks: Mutex<HashMap<u64, JoinHandle<()>>>,
 }
 
 #[derive(Clone)]
@@ -84,6 +85,8 @@ struct Held {
 struct Claimed {
     backend: Arc<dyn Backend>,
     claim: Claim,
+    /// The acquisition while it is not decided: the same claim again is the same acquisition.
+    attempt: Mutex<Option<Attempt>>,
     grant: Mutex<Option<Grant>>,
     hold: Mutex<Option<Hold>>,
 }
@@ -105,11 +108,15 @@ impl Child {
     fn start(self: Arc<Self>, id: u64, ask: Ask) {
         if let Ask::Cancel { id: other } = ask {
             let task = lock(&self.tasks).remove(&other);
-            if let Some(task) = task {
-                task.abort();
-            }
-            say(&Line::Answer { id: other, answer: Answer::Cancelled });
-            say(&Line::Answer { id, answer: Answer::Done });
+            tokio::spawn(async move {
+                if let Some(task) = task {
+                    task.abort();
+                    // Answered when its future has been dropped, not when that has been asked for.
+                    drop(task.await);
+                }
+                say(&Line::Answer { id: other, answer: Answer::Cancelled });
+                say(&Line::Answer { id, answer: Answer::Done });
+            });
             return;
         }
         let child = Arc::clone(&self);
@@ -118,7 +125,7 @@ impl Child {
             lock(&child.tasks).remove(&id);
             say(&Line::Answer { id, answer });
         });
-        lock(&self.tasks).insert(id, task.abort_handle());
+        lock(&self.tasks).insert(id, task);
     }
 
     async fn act(&self, ask: Ask) -> Result<Answer, Failure> {
@@ -147,14 +154,14 @@ impl Child {
                 let actor = self.client(&client)?.actor;
                 Ok(Answer::Value { value: resource.read(&actor).await? })
             }
-            Ask::Write { client, resource, value, hold } => {
+            Ask::Write { client, resource, value, hold, gate } => {
                 let actor = self.client(&client)?.actor;
-                self.write(&actor, &resource, value, hold.as_deref()).await
+                self.write(&actor, &resource, value, hold.as_deref(), gate.as_deref()).await
             }
             Ask::Increment { client, resource, hold } => {
                 let actor = self.client(&client)?.actor;
                 let value = resource.read(&actor).await?;
-                self.write(&actor, &resource, value + 1, hold.as_deref()).await
+                self.write(&actor, &resource, value + 1, hold.as_deref(), None).await
             }
             Ask::WriteHeld { resource, hold } => self.write_held(&resource, &hold).await,
             Ask::RawAcquire { client, wanted, claim } => self.raw_acquire(&client, &wanted, claim).await,
@@ -183,10 +190,6 @@ impl Child {
                 boottime: nanos(ClockId::CLOCK_BOOTTIME),
                 lab: lab_now(),
             }),
-            Ask::Shutdown { client } => {
-                self.client(&client)?.locks.shutdown().await?;
-                Ok(Answer::Done)
-            }
         }
     }
 
@@ -199,7 +202,7 @@ impl Child {
     ) -> Result<Answer, Failure> {
         let strategy = Strategy::known(strategy)?;
         let (memory, request_limit) = (self.memory.clone(), limits.request);
-        let seat = Seat { urls, memory, request_limit, session: Some(limits.session) };
+        let seat = Seat { urls, memory, request_limit, session: Some(limits.session), replicas: limits.replicas };
         let mut options = Options::new();
         if let Some(patience) = limits.unavailable_after {
             options = options.with_unavailable_after(patience);
@@ -304,6 +307,7 @@ impl Child {
         resource: &Resource,
         value: u64,
         hold: Option<&str>,
+        gate: Option<&str>,
     ) -> Result<Answer, Failure> {
         let token = match hold {
             Some(hold) => {
@@ -313,6 +317,9 @@ impl Child {
             }
             None => None,
         };
+        while gate.is_some_and(|gate| !Path::new(gate).exists()) {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
         let accepted = resource.write(actor, value, token).await?;
         Ok(if accepted { Answer::Done } else { Answer::Refused })
     }
@@ -336,14 +343,22 @@ impl Child {
                 let owner = wanted.owner()?.unwrap_or_else(Owner::random);
                 let claim = Claim::new(LockKey::new(&*wanted.key)?, owner, wanted.lease());
                 let backend = Arc::clone(locks.backend());
-                let claimed = Claimed { backend, claim, grant: Mutex::default(), hold: Mutex::default() };
-                Arc::clone(lock(&self.claims).entry(name).or_insert(Arc::new(claimed)))
+                let claimed = Claimed {
+                    backend,
+                    claim,
+                    attempt: Mutex::default(),
+                    grant: Mutex::default(),
+                    hold: Mutex::default(),
+                };
+                Arc::clone(lock(&self.claims).entry(name).or_insert_with(|| Arc::new(claimed)))
             }
         };
-        let attempt = match &wanted.owner {
+        let undecided = lock(&claimed.attempt).take();
+        let is_repeated = undecided.is_some();
+        let attempt = undecided.unwrap_or_else(|| match &wanted.owner {
             Some(owner) => actor.acquiring_for(wanted.key.as_str(), owner.as_str()),
             None => actor.acquiring(wanted.key.as_str()),
-        };
+        });
         match claimed.backend.try_acquire(&claimed.claim).await {
             Ok(Some(grant)) => {
                 let (token, deadline) = (grant.fencing_token, deadline(grant.sent_at, grant.ttl));
@@ -363,11 +378,20 @@ impl Child {
                 })
             }
             Ok(None) => {
-                attempt.busy();
+                // What refuses a repeated claim may be its own entry.
+                if is_repeated {
+                    *lock(&claimed.attempt) = Some(attempt);
+                } else {
+                    attempt.busy();
+                }
                 Ok(Answer::Busy)
             }
             Err(error) => {
-                attempt.failed(error.effect());
+                if is_repeated || error.effect() == Effect::Unknown {
+                    *lock(&claimed.attempt) = Some(attempt);
+                } else {
+                    attempt.failed(error.effect());
+                }
                 Ok(Answer::error(&error))
             }
         }
@@ -425,6 +449,8 @@ impl Claimed {
             Ok(renewal) => {
                 let deadline = deadline(renewal.sent_at, renewal.ttl);
                 hold.renewed(deadline);
+                // There is no driver to know that it comes too late: what the backend says is acted on.
+                hold.affirmed(deadline);
                 Answer::Renewed { remaining: deadline.remaining() }
             }
             Err(error) => {

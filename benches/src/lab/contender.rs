@@ -17,7 +17,7 @@ use lock_testkit::history::History;
 use tokio::sync::oneshot;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
-use super::{Lab, PATIENCE, Place, Stage};
+use super::{Gate, Lab, PATIENCE, Place, Stage};
 use crate::Failure;
 
 /// How a contender is set up.
@@ -31,7 +31,8 @@ pub(crate) struct Setup {
 impl Setup {
     /// A client with time to spare: nothing of it ends before the scenario does.
     pub(crate) const fn patient() -> Self {
-        let limits = Limits { request: PATIENCE, session: Duration::from_secs(30), unavailable_after: None };
+        let session = Duration::from_secs(30);
+        let limits = Limits { request: PATIENCE, session, unavailable_after: None, replicas: None };
         Self { limits, current_thread: false }
     }
 
@@ -48,6 +49,12 @@ impl Setup {
 
     pub(crate) const fn with_unavailable_after(mut self, patience: Duration) -> Self {
         self.limits.unavailable_after = Some(patience);
+        self
+    }
+
+    /// A lock counts when so many replicas have it, where the strategy can ask for that.
+    pub(crate) const fn with_replicas(mut self, count: u32) -> Self {
+        self.limits.replicas = Some(count);
         self
     }
 
@@ -157,11 +164,6 @@ impl Contender {
         Ok(())
     }
 
-    /// What its clocks say.
-    pub(crate) async fn clocks(&self) -> Result<Answer, Failure> {
-        self.client.ask(Ask::Clocks).await
-    }
-
     /// Blocks the thread that serves its asks.
     pub(crate) fn block(&self, time: Duration) -> Result<Pending, Failure> {
         self.client.begin(Ask::Block { time })
@@ -227,7 +229,7 @@ impl Client {
         let hold = self.link.fresh_name("hold");
         let (client, wanted) = (self.name.clone(), self.wanted(lease, owner));
         match self.ask(Ask::TryAcquire { client, wanted, hold: hold.clone() }).await? {
-            Answer::Granted { token, remaining } => Ok(Some(Held { client: self.clone(), hold, token, remaining })),
+            Answer::Granted { .. } => Ok(Some(Held { client: self.clone(), hold })),
             Answer::Busy => Ok(None),
             other => Err(format!("{} tries, and the answer is {other:?}", self.name).into()),
         }
@@ -275,7 +277,25 @@ impl Client {
 
     pub(crate) fn writing(&self, resource: &Resource, value: u64, held: &Held) -> Result<Pending, Failure> {
         let (client, hold) = (self.name.clone(), Some(held.hold.clone()));
-        self.begin(Ask::Write { client, resource: resource.clone(), value, hold })
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold, gate: None })
+    }
+
+    /// The same, where the write is on its way until the gate is opened.
+    pub(crate) fn writing_late(
+        &self,
+        resource: &Resource,
+        value: u64,
+        held: &Held,
+        gate: &Gate,
+    ) -> Result<Pending, Failure> {
+        let (client, hold) = (self.name.clone(), Some(held.hold.clone()));
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold, gate: Some(gate.path()) })
+    }
+
+    /// Writes by right of a claim that was put to the backend itself: there is no guard to look at.
+    pub(crate) async fn write_bare(&self, resource: &Resource, value: u64) -> Result<bool, Failure> {
+        let client = self.name.clone();
+        self.begin(Ask::Write { client, resource: resource.clone(), value, hold: None, gate: None })?.accepted().await
     }
 
     /// Reads, adds one and writes; whether that was accepted.
@@ -292,13 +312,20 @@ impl Client {
         }
     }
 
+    /// Waits until the store says that nobody holds the lock.
+    pub(crate) async fn free(&self) -> Result<(), Failure> {
+        let free = async {
+            while self.inspect().await? {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(PATIENCE, free).await.map_err(|_| format!("not free within {PATIENCE:?}"))?
+    }
+
     /// Removes the lock as an administrator does.
     pub(crate) async fn force_release(&self) -> Result<Answer, Failure> {
         self.ask(Ask::ForceRelease { client: self.name.clone(), key: self.key.clone() }).await
-    }
-
-    pub(crate) async fn shutdown(&self) -> Result<(), Failure> {
-        self.ask(Ask::Shutdown { client: self.name.clone() }).await?.done("shuts down")
     }
 
     async fn ask(&self, ask: Ask) -> Result<Answer, Failure> {
@@ -340,9 +367,14 @@ impl Acquiring {
     pub(crate) async fn outcome(self) -> Result<Result<Held, Answer>, Failure> {
         let Self { client, hold, pending } = self;
         Ok(match pending.answer().await? {
-            Answer::Granted { token, remaining } => Ok(Held { client, hold, token, remaining }),
+            Answer::Granted { .. } => Ok(Held { client, hold }),
             other => Err(other),
         })
+    }
+
+    /// Whether there is an answer, without waiting.
+    pub(crate) fn is_answered(&mut self) -> bool {
+        self.pending.is_answered()
     }
 
     /// Drops its future in the contender.
@@ -366,9 +398,6 @@ impl Acquiring {
 pub(crate) struct Held {
     client: Client,
     hold: String,
-    pub(crate) token: Option<u64>,
-    /// How long the guard had to go when it was handed out.
-    pub(crate) remaining: Duration,
 }
 
 impl Held {
@@ -400,7 +429,11 @@ impl Held {
     }
 
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<Answer, Failure> {
-        self.client.ask(Ask::Extend { hold: self.hold.clone(), ttl }).await
+        self.extending(ttl)?.answer().await
+    }
+
+    pub(crate) fn extending(&self, ttl: Duration) -> Result<Pending, Failure> {
+        self.client.begin(Ask::Extend { hold: self.hold.clone(), ttl })
     }
 
     pub(crate) async fn release(&self) -> Result<Answer, Failure> {
@@ -475,7 +508,8 @@ impl Pending {
         !self.answer.is_empty() || self.answer.is_terminated()
     }
 
-    async fn accepted(self) -> Result<bool, Failure> {
+    /// Waits for the answer of a write: whether it was accepted.
+    pub(crate) async fn accepted(self) -> Result<bool, Failure> {
         match self.answer().await? {
             Answer::Done => Ok(true),
             Answer::Refused => Ok(false),

@@ -87,6 +87,8 @@ pub(crate) enum Ask {
         resource: Resource,
         value: u64,
         hold: Option<String>,
+        /// The write is sent now, and is on its way until there is a file of this name.
+        gate: Option<String>,
     },
     /// Waits until another has written, then reads, adds one and writes: the body of a critical section.
     Increment {
@@ -132,9 +134,6 @@ pub(crate) enum Ask {
     },
     /// What the process's clocks say.
     Clocks,
-    Shutdown {
-        client: String,
-    },
 }
 
 /// A lock that is wanted.
@@ -162,6 +161,8 @@ pub(crate) struct Limits {
     pub(crate) session: Duration,
     /// After what time without a store an acquire fails; the driver's default if none.
     pub(crate) unavailable_after: Option<Duration>,
+    /// How many replicas must have a lock; none where nobody asks.
+    pub(crate) replicas: Option<u32>,
 }
 
 /// A resource that a lock guards. Its name in the history is the path or the key, with `+f` where tokens are checked.

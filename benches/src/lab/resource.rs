@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use lock_core::FencingToken;
+use lock_testkit::fault::Proxy;
 use lock_testkit::history::Actor;
-use redis::Script;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Script};
 use rusqlite::Connection;
 
 use super::protocol::Resource;
@@ -46,6 +48,16 @@ impl Resource {
         }
     }
 
+    /// The same resource by another way, which a proxy can hold up.
+    pub(crate) fn by_way_of(&self, proxy: &Proxy) -> Self {
+        match self {
+            Self::Sqlite { .. } => self.clone(),
+            Self::Redis { key, fenced, .. } => {
+                Self::Redis { url: format!("redis://{}", proxy.addr()), key: key.clone(), fenced: *fenced }
+            }
+        }
+    }
+
     const fn is_fenced(&self) -> bool {
         match self {
             Self::Sqlite { fenced, .. } | Self::Redis { fenced, .. } => *fenced,
@@ -57,7 +69,7 @@ impl Resource {
         let value = match self {
             Self::Sqlite { file, .. } => open(file)?.query_row(SQLITE_READ, [], |row| row.get(0))?,
             Self::Redis { url, key, .. } => {
-                let mut redis = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+                let mut redis = connect(url).await?;
                 let value: Option<u64> = redis::cmd("HGET").arg(key).arg("value").query_async(&mut redis).await?;
                 value.unwrap_or(0)
             }
@@ -95,7 +107,7 @@ impl Resource {
             match self {
                 Self::Sqlite { file, .. } => drop(open(file)?.execute(SQLITE_WRITE, [value])?),
                 Self::Redis { url, key, .. } => {
-                    let mut redis = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+                    let mut redis = connect(url).await?;
                     redis::cmd("HSET").arg(key).arg("value").arg(value).exec_async(&mut redis).await?;
                 }
             }
@@ -106,7 +118,7 @@ impl Resource {
         let accepted = match self {
             Self::Sqlite { file, .. } => open(file)?.execute(SQLITE_WRITE_FENCED, [value, token.value()])? == 1,
             Self::Redis { url, key, .. } => {
-                let mut redis = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+                let mut redis = connect(url).await?;
                 let script = Script::new(REDIS_WRITE_FENCED);
                 script.key(key).arg(value).arg(token.value()).invoke_async::<u64>(&mut redis).await? == 1
             }
@@ -114,6 +126,12 @@ impl Resource {
         actor.wrote_fenced(self.name(), token, accepted);
         Ok(accepted)
     }
+}
+
+async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
+    // A write may be held in the network for as long as a scenario likes.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await?)
 }
 
 fn open(file: &str) -> Result<Connection, Failure> {

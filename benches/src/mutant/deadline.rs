@@ -1,71 +1,69 @@
+//! Until when a holder may act.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::{
-    Backend, Claim, Grant, Guarantees, Inspection, LockKey, Moment, Release, Renew, Renewal, Result, Stop, Undone,
+use futures_util::FutureExt;
+use lock_core::{Backend, Claim, Grant, Moment, Renew, Renewal, Result, Stop};
+
+use super::Mutant;
+use super::flawed::{Flaw, flawed, ours};
+use crate::Strategy;
+use crate::strategy::{Kind, Seat};
+
+pub(super) const ALL: &[Mutant] = &[TOKEN_FROM_REPLY, REDLOCK_FROM_REPLY];
+
+/// A pull request to node-redlock (#167) proposed it; it is what `now + ttl` behind an `await` comes to.
+const TOKEN_FROM_REPLY: Mutant = Mutant {
+    strategy: Strategy::new(
+        "mutant-token-from-reply",
+        "",
+        "as redis-token, but the deadline counts from the reply",
+        Kind::Token,
+        |seat| from_reply(Kind::Token, seat).boxed(),
+    ),
+    flaw: "a slow reply makes the holder believe in more than the store has given",
+    caught_by: &["S06"],
 };
-use lock_redis::{Token, TokenOptions};
 
-use crate::strategy::Seat;
+const REDLOCK_FROM_REPLY: Mutant = Mutant {
+    strategy: Strategy::new(
+        "mutant-redlock-from-reply",
+        "",
+        "as redlock, but the deadline counts from the last reply of the majority",
+        Kind::Redlock,
+        |seat| from_reply(Kind::Redlock, seat).boxed(),
+    ),
+    ..TOKEN_FROM_REPLY
+};
 
-/// `Token`, whose deadlines count from the reply.
-pub(super) async fn token(seat: &Seat) -> Result<Arc<dyn Backend>> {
-    Ok(Arc::new(FromReply(Token::new(seat.redis().await?, TokenOptions::new()).await?)))
+async fn from_reply(kind: Kind, seat: &Seat) -> Result<Arc<dyn Backend>> {
+    flawed(FromReply(ours(kind, seat).await?))
 }
 
-#[derive(Debug)]
-struct FromReply(Token);
+struct FromReply(Arc<dyn Backend>);
 
-fn from_now(grant: Option<Grant>) -> Option<Grant> {
-    let mut grant = grant?;
+fn from_now(mut grant: Grant) -> Grant {
     grant.sent_at = Moment::now();
-    Some(grant)
+    grant
 }
 
 #[async_trait]
-impl Backend for FromReply {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.0.guarantees()
+impl Flaw for FromReply {
+    fn ours(&self) -> &dyn Backend {
+        &*self.0
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        Ok(from_now(self.0.try_acquire(claim).await?))
+        Ok(self.0.try_acquire(claim).await?.map(from_now))
     }
 
     async fn acquire(&self, claim: &Claim, stop: &Stop) -> Result<Option<Grant>> {
-        Ok(from_now(self.0.acquire(claim, stop).await?))
+        Ok(self.0.acquire(claim, stop).await?.map(from_now))
     }
 
     async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal>> {
         let renewals = self.0.renew(batch).await;
         renewals.into_iter().map(|renewal| renewal.map(|renewal| Renewal::new(Moment::now(), renewal.ttl))).collect()
-    }
-
-    async fn release(&self, grant: &Grant) -> Result<Release> {
-        self.0.release(grant).await
-    }
-
-    async fn abandon(&self, claim: &Claim) -> Result<Undone> {
-        self.0.abandon(claim).await
-    }
-
-    async fn inspect(&self, key: &LockKey) -> Result<Inspection> {
-        self.0.inspect(key).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<LockKey>> {
-        self.0.list(prefix).await
-    }
-
-    async fn force_release(&self, key: &LockKey) -> Result<Release> {
-        self.0.force_release(key).await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.0.close().await
     }
 }

@@ -10,6 +10,11 @@ use lock_testkit::EtcdCluster;
 
 use crate::ground::{ROOM, Waiter, admin, etcd, keys, one, renewed, take};
 
+/// The defaults, and a request has time enough on a busy machine.
+fn patient() -> Config {
+    Config::new().with_request_limit(Duration::from_secs(10))
+}
+
 /// The rights that the docs name are enough, and what is missing is said.
 #[tokio::test]
 async fn a_user_with_rights_on_the_prefix_can_lock() {
@@ -26,7 +31,7 @@ async fn a_user_with_rights_on_the_prefix_can_lock() {
 
     let login = |user, password| ConnectOptions::new().with_user(user, password);
     let urls = || cluster.urls();
-    let app = Arc::new(Etcd::connect_with(urls(), login("app", "secret"), Config::new()).unwrap());
+    let app = Arc::new(Etcd::connect_with(urls(), login("app", "secret"), patient()).unwrap());
     let held = take(&app, &renewed("a", 30)).await;
     let waiter = Waiter::start(&app, renewed("a", 30)).await;
     app.renew(&[Renew::new(&held, held.ttl)]).await.remove(0).unwrap();
@@ -37,8 +42,8 @@ async fn a_user_with_rights_on_the_prefix_can_lock() {
     app.close().await.unwrap();
 
     for (etcd, says) in [
-        (Etcd::connect_with(urls(), login("app", "wrong"), Config::new()), "user and password"),
-        (Etcd::connect_with(urls(), login("app", "secret"), Config::new().with_prefix("other/")), "grant readwrite"),
+        (Etcd::connect_with(urls(), login("app", "wrong"), patient()), "user and password"),
+        (Etcd::connect_with(urls(), login("app", "secret"), patient().with_prefix("other/")), "grant readwrite"),
         (Etcd::connect(urls()), "user and password"),
     ] {
         let error = etcd.unwrap().try_acquire(&renewed("a", 30)).await.expect_err("not allowed");
@@ -47,7 +52,7 @@ async fn a_user_with_rights_on_the_prefix_can_lock() {
     }
 
     // Taken away while it is used.
-    let app = Etcd::connect_with(urls(), login("app", "secret"), Config::new()).unwrap();
+    let app = Etcd::connect_with(urls(), login("app", "secret"), patient()).unwrap();
     let held = take(&app, &renewed("a", 30)).await;
     let root = Client::connect(urls(), Some(login("root", "r"))).await.unwrap();
     let all = RoleRevokePermissionOptions::new().with_prefix();
@@ -112,7 +117,7 @@ fn a_loss_is_told_on_a_second_runtime_too() {
 async fn a_label_is_the_keys_value_and_a_bare_etcd_client_serves() {
     let cluster = one();
     let client = Client::connect(cluster.urls(), None).await.unwrap();
-    let etcd = Etcd::from_client(&client, Config::new()).unwrap();
+    let etcd = Etcd::from_client(&client, patient()).unwrap();
     let claim = renewed("a", 30).with_label("host 7, pid 42");
     let held = take(&etcd, &claim).await;
     let seen = etcd.inspect(&claim.key).await.unwrap();
@@ -175,8 +180,7 @@ async fn tls_works_with_a_password_and_an_unknown_certificate_is_refused() {
         ConnectOptions::new().with_user("root", "r").with_tls(tls)
     };
     let client = Client::connect(&urls, Some(trusted())).await.unwrap();
-    for etcd in [Etcd::connect_with(urls.clone(), trusted(), Config::new()), Etcd::from_client(&client, Config::new())]
-    {
+    for etcd in [Etcd::connect_with(urls.clone(), trusted(), patient()), Etcd::from_client(&client, patient())] {
         let etcd = Arc::new(etcd.unwrap());
         let held = take(&etcd, &renewed("a", 30)).await;
         let waiter = Waiter::start(&etcd, renewed("a", 30)).await;
@@ -188,7 +192,7 @@ async fn tls_works_with_a_password_and_an_unknown_certificate_is_refused() {
 
     // The system does not know the authority.
     let doubting = ConnectOptions::new().with_user("root", "r");
-    let etcd = Etcd::connect_with(urls, doubting, Config::new()).unwrap();
+    let etcd = Etcd::connect_with(urls, doubting, patient()).unwrap();
     let error = etcd.try_acquire(&renewed("a", 30)).await.expect_err("the certificate is refused");
     assert_eq!(error.effect(), Effect::None, "{error}");
     assert!(error.to_string().contains("invalid peer certificate"), "{error}");

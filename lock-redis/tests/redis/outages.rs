@@ -1,6 +1,7 @@
 //! A store that is away, slow, full, or has forgotten.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::{Backend, ErrorKind, Lease, Locks, LossReason, Moment, Options, Owner, Release, Renew, Stop};
 use lock_redis::{Config, Connection, Token, TokenOptions, Unlock};
@@ -31,14 +32,9 @@ async fn a_holder_behind_a_black_hole_is_lost_on_time() {
 async fn every_call_ends_in_bounded_time_behind_a_black_hole() {
     let ground = Ground::new();
     let limit = millis(400);
-    let pool = deadpool_redis::Config::from_url(ground.url_behind());
-    let pool = pool.create_pool(Some(deadpool_redis::Runtime::Tokio1)).unwrap();
     let config = Config::new().with_request_limit(limit);
-    let pooled = Connection::from_pool(pool, config.clone()).await.unwrap();
-    let watch = TokenOptions::new().with_unlock(Unlock::Watch);
     let [token, reentrant] = ground.both(limit).await;
-    let pooled: Arc<dyn Backend> = Arc::new(Token::new(pooled, watch).await.unwrap());
-    for backend in [token, reentrant, pooled] {
+    for backend in [token, reentrant, unlocking_by_watch(&ground, limit).await] {
         let grant = take(&*backend, "a", millis(60_000)).await;
         let (claim, key) = (&grant.claim, &grant.claim.key);
         ground.proxy.black_hole();
@@ -167,7 +163,8 @@ async fn a_batch_of_renewals_survives_forgotten_scripts() {
 #[tokio::test]
 async fn a_full_server_renews_and_releases_and_grants_nothing() {
     let ground = Ground::new();
-    for backend in ground.both(ROOM).await {
+    let [token, reentrant] = ground.both(ROOM).await;
+    for backend in [token, reentrant, unlocking_by_watch(&ground, ROOM).await] {
         let owner = Owner::random();
         let locks = fixed(&backend, millis(30_000));
         let held = locks.lock("a").unwrap().acquire().await.unwrap();
@@ -299,4 +296,12 @@ async fn requests_behind_a_refusing_server_have_had_no_effect() {
     // It may have been sent before the connection was lost: nobody knows.
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, lock_core::Effect::Unknown));
     assert_eq!(cut.times_seen(), 1);
+}
+
+/// A token backend that unlocks on a pool's connections.
+async fn unlocking_by_watch(ground: &Ground, limit: Duration) -> Arc<dyn Backend> {
+    let pool = deadpool_redis::Config::from_url(ground.url_behind());
+    let pool = pool.create_pool(Some(deadpool_redis::Runtime::Tokio1)).unwrap();
+    let pooled = Connection::from_pool(pool, Config::new().with_request_limit(limit)).await.unwrap();
+    Arc::new(Token::new(pooled, TokenOptions::new().with_unlock(Unlock::Watch)).await.unwrap())
 }
