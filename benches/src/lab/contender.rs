@@ -385,8 +385,7 @@ impl Acquiring {
 
     /// The same, and gives back what may have been granted meanwhile.
     pub(crate) async fn give_up(self) -> Result<(), Failure> {
-        let held =
-            Held { client: self.client.clone(), hold: self.hold.clone(), token: None, remaining: Duration::ZERO };
+        let held = Held { client: self.client.clone(), hold: self.hold.clone() };
         self.cancel().await?;
         // If it was not granted, there is nothing to release, and the answer says so.
         held.release().await.map(drop)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::FencingToken;
 use lock_testkit::fault::Proxy;
-use lock_testkit::history::Actor;
+use lock_testkit::history::{Actor, Hold};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
 use rusqlite::Connection;
@@ -79,18 +79,14 @@ impl Resource {
     }
 
     /// Writes it by right of a hold, as which of its writes it counts. Only a hash of Redis counts.
-    pub(super) async fn write_held(
-        &self,
-        hold: &lock_testkit::history::Hold,
-        token: Option<FencingToken>,
-    ) -> Result<bool, Failure> {
+    pub(super) async fn write_held(&self, hold: &Hold, token: Option<FencingToken>) -> Result<bool, Failure> {
         let Self::Redis { url, key, fenced } = self else { return Err("a table does not count its writes".into()) };
         let token = match token {
             Some(token) if *fenced => token.value(),
             None if *fenced => return Err("this resource wants a fencing token, and the hold has none".into()),
             _ => 0,
         };
-        let mut redis = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+        let mut redis = connect(url).await?;
         let script = Script::new(REDIS_WRITE_COUNTED);
         let position: u64 = script.key(key).arg(token).invoke_async(&mut redis).await?;
         if position > 0 {

@@ -79,14 +79,8 @@ impl Theatre {
     ///
     /// If it could not be made; that says nothing about the lock.
     pub(super) async fn play(&self, schedule: &Schedule) -> Result<Played, Failure> {
-        let now = self.lab.now();
-        let stage = Stage {
-            lab: &self.lab,
-            strategy: self.strategy,
-            key: format!("soak-{:x}", fastrand::u64(..)),
-            history: History::on(now),
-            transcript: None,
-        };
+        let key = format!("soak-{:x}", fastrand::u64(..));
+        let stage = Stage::new(&self.lab, self.strategy, key, History::on(self.lab.now()), None);
         let playing = self.play_on(&stage, schedule);
         let steps = tokio::time::timeout(LIMIT, playing)
             .await
