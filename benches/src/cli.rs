@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,8 +32,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0   everything is as documented
   1   something broke that its docs say holds, or held what they say breaks it, or a fault could not be made
-  64  the command line is wrong
-  69  it could not be run, such as without a redis-server";
+  64  the command line is wrong, or names a server that there is not; a server's program is missing, or no port is free
+  69  it could not be run for another reason, such as a report that cannot be written";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -147,9 +148,17 @@ pub fn run() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("lock-bench: {error}");
-            ExitCode::from(if error.is::<Unknown>() || error.is::<Unfit>() { USAGE } else { UNAVAILABLE })
+            ExitCode::from(if is_usage(&error) { USAGE } else { UNAVAILABLE })
         }
     }
+}
+
+/// Whether the user can mend it: a name that there is not, a strategy that cannot be soaked, a server whose program is missing, no port to start it on.
+fn is_usage(error: &Failure) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    error.is::<Unknown>()
+        || error.is::<Unfit>()
+        || matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::AddrInUse))
 }
 
 /// As sysexits.h has it.

@@ -68,6 +68,8 @@ pub(crate) async fn play(
                         lab = Some(Lab::start(&program).await?);
                     }
                     let lab = lab.as_ref().ok_or("a lab was just started")?;
+                    // A server that cannot be started is no finding about a lock.
+                    lab.place(strategy.kind().store())?;
                     scenario.run(lab, &strategy).await
                 };
                 let cell = Cell { scenario, strategy, outcome, took: watch.elapsed() };

@@ -80,6 +80,20 @@ fn a_wrong_command_line_is_64_and_says_what_there_is() {
 }
 
 #[test]
+fn a_missing_server_is_64_and_says_what_to_do() {
+    for (variable, strategy) in [("HASP_REDIS_SERVER", "redis-token"), ("HASP_ETCD", "etcd")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_lock-bench"))
+            .args(["compare", "--faults", "C1", "--json", "/dev/null", "--strategy", strategy])
+            .env(variable, "/nowhere/at-all")
+            .output()
+            .expect("it starts");
+        let stderr = String::from_utf8(output.stderr).expect("it writes UTF-8");
+        assert_eq!(output.status.code(), Some(64), "{stderr}");
+        assert!(stderr.contains("/nowhere/at-all") && stderr.contains(variable), "{stderr}");
+    }
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_an_error() {
     let (code, stdout, stderr) =
         lock_bench(&["compare", "--faults", "S07", "--strategy", "memory", "--json", "/proc/none/report.json"]);

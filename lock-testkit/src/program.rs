@@ -18,7 +18,9 @@ pub(crate) fn find(
             return Ok(named);
         }
         let named = named.display();
-        return Err(missing(format!("{variable} names `{named}`, which is no file; name a {program}, or unset it")));
+        return Err(missing(format!(
+            "{variable} names `{named}`, which is no file; let it name the {program} to run, or unset it"
+        )));
     }
     env::split_paths(&path.unwrap_or_default())
         .map(|folder| folder.join(program))
