@@ -153,7 +153,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Whether the user can mend it: a name that there is not, a strategy that cannot be soaked, a server whose program is missing, no port to start it on.
+/// Whether the user can mend it: a name that there is not, a strategy that cannot be soaked, a server whose program is missing,
+/// no port to start it on.
 fn is_usage(error: &Failure) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     error.is::<Unknown>()
@@ -237,7 +238,7 @@ impl BenchArgs {
         if let Some(seconds) = self.seconds {
             size = size.with_counted(Duration::from_secs(seconds));
         }
-        bench(&strategies, &self.workload, size, &mut Progress::on_stderr(), &mut std::io::stdout()).await?;
+        bench(&strategies, &self.workload, size, &mut Progress::on_stderr(), &mut io::stdout()).await?;
         Ok(0)
     }
 }
@@ -253,7 +254,7 @@ impl SoakArgs {
             verbose: self.verbose,
             history: self.history,
         };
-        let as_documented = soak(&std::env::current_exe()?, &task, &mut std::io::stdout()).await?;
+        let as_documented = soak(&std::env::current_exe()?, &task, &mut io::stdout()).await?;
         Ok(u8::from(!as_documented))
     }
 }
