@@ -12,6 +12,7 @@ use crate::bench::{Size, Workload, bench};
 use crate::compare::{Agenda, Effort, compare, list};
 use crate::report::wants_colours;
 use crate::scenario::Scenario;
+use crate::soak::{Task, Unfit, soak};
 use crate::tell::tell;
 use crate::{Failure, Progress, Strategy, Unknown};
 use crate::{lab, mutant};
@@ -46,6 +47,15 @@ enum Command {
     ///
     /// All entrants of a run take turns in short slices, because a figure says nothing without its floor in the same run.
     Bench(BenchArgs),
+    /// Makes random faults to one strategy, for as long as you like, and looks at what happened.
+    ///
+    /// In rounds: four contenders, which are processes, fight for two keys and write what these guard; meanwhile messages are late
+    /// or lost, contenders are stopped and killed, servers are stopped and started again, and clocks jump: whatever the strategy's
+    /// promise covers. Then the history is checked. A sound strategy must show nothing, a weak one its known faults. The seed is
+    /// always printed. The same seed gives the same schedule of faults, which come at steps of the contenders' own; but real servers
+    /// and processes take their time, so a seed that failed may have to be played more than once. What is not documented is played
+    /// again with parts of the schedule left out, and the shortest part that fails is told step by step.
+    Soak(SoakArgs),
     /// Lists the strategies, and the faults step by step.
     List,
     /// A holder of locks in a process of its own, which the faults start for themselves.
@@ -100,6 +110,29 @@ struct BenchArgs {
     quick: bool,
 }
 
+#[derive(Debug, Args)]
+struct SoakArgs {
+    /// The strategy, or one of the mutants that `compare --mutants` lists.
+    #[arg(long, value_name = "NAME")]
+    strategy: String,
+    /// For how long rounds are begun; a round takes some seconds, and there is always one.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The seed of the first round; each further one has the next. One is drawn and printed, unless given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How often a schedule that failed may be played again to shorten it; 40, or none for a fault that is documented, unless
+    /// given.
+    #[arg(long, value_name = "COUNT")]
+    replays: Option<usize>,
+    /// Tells the steps of every round, and not only of one that shows something.
+    #[arg(long)]
+    verbose: bool,
+    /// Where the history of what was found goes, as lines of JSON.
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+}
+
 /// Runs what the command line says.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -120,10 +153,13 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Whether the user can mend it: a name that there is not, a server whose program is missing, no port to start it on.
+/// Whether the user can mend it: a name that there is not, a strategy that cannot be soaked, a server whose program is missing,
+/// no port to start it on.
 fn is_usage(error: &Failure) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    error.is::<Unknown>() || matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::AddrInUse))
+    error.is::<Unknown>()
+        || error.is::<Unfit>()
+        || matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::AddrInUse))
 }
 
 /// As sysexits.h has it.
@@ -139,6 +175,7 @@ impl Command {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         match self {
             Self::Compare(args) => runtime.block_on(args.run()),
+            Self::Soak(args) => runtime.block_on(args.run()),
             Self::List => {
                 print!("{}", list());
                 Ok(0)
@@ -201,7 +238,23 @@ impl BenchArgs {
         if let Some(seconds) = self.seconds {
             size = size.with_counted(Duration::from_secs(seconds));
         }
-        bench(&strategies, &self.workload, size, &mut Progress::on_stderr(), &mut std::io::stdout()).await?;
+        bench(&strategies, &self.workload, size, &mut Progress::on_stderr(), &mut io::stdout()).await?;
         Ok(0)
+    }
+}
+
+impl SoakArgs {
+    async fn run(self) -> Result<u8, Failure> {
+        let task = Task {
+            strategy: Strategy::known(&self.strategy)?,
+            time: Duration::from_secs(self.seconds),
+            // Short enough to be typed again.
+            seed: self.seed.unwrap_or_else(|| fastrand::u32(..).into()),
+            replays: self.replays,
+            verbose: self.verbose,
+            history: self.history,
+        };
+        let as_documented = soak(&std::env::current_exe()?, &task, &mut io::stdout()).await?;
+        Ok(u8::from(!as_documented))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `lock-bench compare` runs every strategy through workloads and faults on private servers and holds the outcome against
 //! what is written down for its kind, both ways: a weak strategy that survives what must break it is a failure too.
-//! `lock-bench bench` measures against the raw commands.
+//! `lock-bench soak` makes random faults instead of chosen ones. `lock-bench bench` measures against the raw commands.
 //!
 //! To add a strategy, add an entry to [`Strategy::all`], and say in each scenario what it does to it; a workload is one file in
 //! its folder, and a scenario one function in the file of its family.
@@ -19,6 +19,7 @@ mod progress;
 mod raw;
 mod report;
 mod scenario;
+mod soak;
 mod stores;
 mod strategy;
 mod tell;

@@ -163,6 +163,7 @@ impl Child {
                 let value = resource.read(&actor).await?;
                 self.write(&actor, &resource, value + 1, hold.as_deref(), None).await
             }
+            Ask::WriteHeld { resource, hold } => self.write_held(&resource, &hold).await,
             Ask::RawAcquire { client, wanted, claim } => self.raw_acquire(&client, &wanted, claim).await,
             Ask::RawRenew { claim, ttl } => self.claimed(&claim)?.renew(ttl).await,
             Ask::RawRelease { claim } => self.claimed(&claim)?.release().await,
@@ -320,6 +321,16 @@ impl Child {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         let accepted = resource.write(actor, value, token).await?;
+        Ok(if accepted { Answer::Done } else { Answer::Refused })
+    }
+
+    async fn write_held(&self, resource: &Resource, hold: &str) -> Result<Answer, Failure> {
+        let held = self.held(hold)?;
+        let token = held.guard.lock().await.as_ref().and_then(LockGuard::fencing_token);
+        if held.look() == Answer::NotHeld {
+            return Ok(Answer::NotHeld);
+        }
+        let accepted = resource.write_held(&held.hold, token).await?;
         Ok(if accepted { Answer::Done } else { Answer::Refused })
     }
 

@@ -382,6 +382,14 @@ impl Acquiring {
         let id = self.pending.id;
         self.client.ask(Ask::Cancel { id }).await?.done("cancels")
     }
+
+    /// The same, and gives back what may have been granted meanwhile.
+    pub(crate) async fn give_up(self) -> Result<(), Failure> {
+        let held = Held { client: self.client.clone(), hold: self.hold.clone() };
+        self.cancel().await?;
+        // If it was not granted, there is nothing to release, and the answer says so.
+        held.release().await.map(drop)
+    }
 }
 
 /// A lock that a contender holds. It holds it until it is told to release it, whatever becomes of this value.
@@ -411,6 +419,12 @@ impl Held {
             Answer::Lost { reason } => Ok(reason),
             other => Err(format!("waited for a loss, and the answer is {other:?}").into()),
         }
+    }
+
+    /// If its guard says that it is held, writes a resource that counts its writes.
+    pub(crate) async fn write(&self, resource: &Resource) -> Result<Answer, Failure> {
+        let (resource, hold) = (resource.clone(), self.hold.clone());
+        self.client.ask(Ask::WriteHeld { resource, hold }).await
     }
 
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<Answer, Failure> {

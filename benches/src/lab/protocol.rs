@@ -96,6 +96,12 @@ pub(crate) enum Ask {
         resource: Resource,
         hold: Option<String>,
     },
+    /// If the guard says that it is held, writes a guarded resource by its right. The resource counts what it accepts, so that
+    /// the order of the writes is known, however many write at once.
+    WriteHeld {
+        resource: Resource,
+        hold: String,
+    },
     /// The backend itself, without the driver's care: tries to acquire for a claim, which is kept.
     RawAcquire {
         client: String,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::FencingToken;
 use lock_testkit::fault::Proxy;
-use lock_testkit::history::Actor;
+use lock_testkit::history::{Actor, Hold};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
 use rusqlite::Connection;
@@ -27,6 +27,16 @@ local fence = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
 if tonumber(ARGV[2]) < fence then return 0 end
 redis.call('HSET', KEYS[1], 'value', ARGV[1], 'fence', ARGV[2])
 return 1
+";
+
+/// The same, and it counts what it accepts; a token of 0 is not looked at. Answers the count, or 0 for a refusal.
+const REDIS_WRITE_COUNTED: &str = r"
+local fence = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
+if tonumber(ARGV[1]) > 0 then
+    if tonumber(ARGV[1]) < fence then return 0 end
+    redis.call('HSET', KEYS[1], 'fence', ARGV[1])
+end
+return redis.call('HINCRBY', KEYS[1], 'writes', 1)
 ";
 
 impl Resource {
@@ -66,6 +76,25 @@ impl Resource {
         };
         actor.read(self.name(), value);
         Ok(value)
+    }
+
+    /// Writes it by right of a hold, as which of its writes it counts. Only a hash of Redis counts.
+    pub(super) async fn write_held(&self, hold: &Hold, token: Option<FencingToken>) -> Result<bool, Failure> {
+        let Self::Redis { url, key, fenced } = self else { return Err("a table does not count its writes".into()) };
+        let token = match token {
+            Some(token) if *fenced => token.value(),
+            None if *fenced => return Err("this resource wants a fencing token, and the hold has none".into()),
+            _ => 0,
+        };
+        let mut redis = connect(url).await?;
+        let script = Script::new(REDIS_WRITE_COUNTED);
+        let position: u64 = script.key(key).arg(token).invoke_async(&mut redis).await?;
+        if position > 0 {
+            hold.wrote_as(key.as_str(), position);
+        } else {
+            hold.wrote(key.as_str(), false);
+        }
+        Ok(position > 0)
     }
 
     /// Writes it, and says whether it was accepted. A resource that checks tokens needs one.
