@@ -36,7 +36,7 @@ fn raw(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, stores: &Sto
 }
 
 fn locks(group: &mut BenchmarkGroup<'_, WallTime>, runtime: &Runtime, stores: &Stores, strategy: &Strategy) {
-    let seat = strategy.seat(stores, &Memory::new()).unwrap();
+    let seat = strategy.seat(stores, &Memory::new()).expect("its servers can be started");
     let locks = runtime.block_on(strategy.connect(&seat)).expect("a connection");
     let lock = locks.lock(KEY).expect("a valid name");
     group.bench_function(strategy.name(), |bencher| {
