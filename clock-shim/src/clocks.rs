@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn the_folder_goes_with_the_last_that_needs_it() {
         let clocks = Clocks::start().unwrap();
-        let folder = clocks.shared.folder.path().to_owned();
+        let folder = clocks.shared.folder.clone();
         let slot = clocks.slot().unwrap();
         drop(clocks);
         assert!(folder.join("libhasp_clock.so").is_file() && folder.join("clocks").is_file());
