@@ -88,16 +88,18 @@ impl RedisCluster {
     }
 
     /// Moves a slot to another master while it is in use, key by key, as `redis-cli --cluster reshard` does: between its
-    /// beginning and its end the old master answers ASK for keys that have gone, and afterwards MOVED.
+    /// beginning and its end the old master answers ASK for keys that have gone, and afterwards MOVED. It returns when every
+    /// node that runs knows the new master, which they tell each other in about a second: a replica that took over before it
+    /// knew would not claim the slot, and the cluster would stay down.
     ///
     /// # Errors
     ///
-    /// If a node refuses, or does not answer.
+    /// If a node refuses, or does not answer; `TimedOut` if the nodes do not agree within a minute.
     pub fn move_slot(&self, slot: u16, to: usize) -> RedisResult<()> {
         let from = self.master_of(slot)?;
         let (source, target) = (&self[from], &self[to]);
         let (source_id, target_id) = (id(source)?, id(target)?);
-        let slot = slot.to_string();
+        let (number, slot) = (slot, slot.to_string());
         target.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id])?;
         source.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id])?;
         loop {
@@ -118,6 +120,10 @@ impl RedisCluster {
         for node in [target, source] {
             node.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id])?;
         }
+        self.settle("every node knows the slot's new master", |node| {
+            let nodes = || node.command::<String>(&["CLUSTER", "NODES"]);
+            Ok(!node.is_awake() || nodes()?.lines().any(|line| line.starts_with(&target_id) && has_slot(line, number)))
+        })?;
         Ok(())
     }
 
