@@ -108,8 +108,8 @@ impl LockGuard {
     /// Gives the lock back and says how that ended. It is sent also after the deadline: the store answers, never the driver.
     ///
     /// A release that the store does not answer is repeated for
-    /// [`Options::unavailable_after`](crate::Options::unavailable_after), and not beyond the lease. It ends in bounded time
-    /// with every node down.
+    /// [`Options::unavailable_after`](crate::Options::unavailable_after), and not beyond the lease, but at least once. It ends
+    /// in bounded time with every node down.
     ///
     /// # Errors
     ///

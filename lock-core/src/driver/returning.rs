@@ -23,7 +23,7 @@ pub(crate) async fn give_back(driver: &Arc<Driver>, held: Arc<Held>) -> Result<R
 }
 
 /// Sends the release until it is answered: after a failure for as long as the store is given while acquiring, and not beyond
-/// the lease.
+/// the lease, but at least once more: a process that was stopped for longer than its lease finds its connections dead.
 ///
 /// A repeat after a lost reply that finds the lock gone before its deadline means that the lost one was applied.
 async fn release(driver: Arc<Driver>, held: Arc<Held>) -> Result<Release> {
@@ -31,6 +31,7 @@ async fn release(driver: Arc<Driver>, held: Arc<Held>) -> Result<Release> {
     let mut backoff = Backoff::of_outage();
     let mut give_up_at = None;
     let mut may_be_done = false;
+    let mut is_repeated = false;
     loop {
         let error = match release_once(&driver, &held).await {
             Ok(Release::NotHeld) if may_be_done && Moment::now() < deadline => return Ok(Release::Released),
@@ -42,10 +43,11 @@ async fn release(driver: Arc<Driver>, held: Arc<Held>) -> Result<Release> {
         let give_up_at =
             *give_up_at.get_or_insert_with(|| now.saturating_add(driver.options.unavailable_after).min(deadline));
         let next = now.saturating_add(backoff.pause());
-        if error.kind() != ErrorKind::Unavailable || give_up_at <= next {
+        if error.kind() != ErrorKind::Unavailable || is_repeated && give_up_at <= next {
             let effect = if may_be_done { Effect::Unknown } else { Effect::None };
             return Err(error.with_effect(effect));
         }
+        is_repeated = true;
         sleep_until(next).await;
     }
 }

@@ -47,6 +47,24 @@ async fn a_release_is_sent_after_the_deadline_too_and_the_store_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_release_on_a_dead_connection_is_sent_once_more() {
+    let store = Store::new();
+    let guard = locks(&store).lock("k").unwrap().lease(Lease::fixed(TTL)).acquire().await.unwrap();
+    pass(TTL * 2).await;
+    store.script("release", [Step::RequestLost(ms(10))]);
+    assert_eq!(guard.release().await.unwrap(), Release::NotHeld);
+
+    let guard = locks(&store).lock("k").unwrap().lease(Lease::fixed(TTL)).acquire().await.unwrap();
+    pass(TTL * 2).await;
+    let before = store.calls("release").len();
+    store.always("release", Step::RequestLost(ms(10)));
+    let start = Moment::now();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(since(start) <= ms(100), "{:?}", since(start));
+    assert!((2..=3).contains(&(store.calls("release").len() - before)), "twice, and the keeper may be at it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_release_says_so_stops_the_renewal_and_the_keeper_goes_on() {
     let store = Store::new();
     let locks = locks_with(&store, Options::new().with_unavailable_after(ms(300)));
