@@ -1,7 +1,9 @@
-//! What a strategy of another crate needs to keep its locks over a [`Connection`]: scripts of its own, and a listing.
+//! What a strategy of another crate needs to keep its locks over a [`Connection`]: scripts of its own, a plain SET, and a listing.
+
+use std::time::Duration;
 
 use lock_core::Result;
-use redis::FromRedisValue;
+use redis::{Cmd, FromRedisValue, Value};
 
 use crate::connection::Connection;
 use crate::error::explain;
@@ -10,8 +12,28 @@ use crate::listing;
 use crate::script::{Call, Script};
 
 impl Connection {
+    /// Sets a key that does not exist, for `ttl` rounded up to whole milliseconds (`SET key value NX PX ttl`), in the
+    /// connection's limit per request; false if it exists. `operation` is what an error says was tried, such as `acquire`.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Rejected` or `Backend`, with the effect of the request.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a dropped request may still land, and nobody learns of it.
+    pub async fn set_if_absent(&self, operation: &'static str, key: &str, value: &str, ttl: Duration) -> Result<bool> {
+        let mut set = Cmd::with_capacity(6, key.len() + value.len() + 32);
+        set.arg("SET").arg(key).arg(value).arg("NX").arg("PX").arg(ttl.as_nanos().div_ceil(1_000_000).to_string());
+        match self.command(&set).await {
+            Ok(Value::Okay) => Ok(true),
+            Ok(_nil) => Ok(false),
+            Err(failure) => Err(explain(&failure, "redis", operation)),
+        }
+    }
+
     /// Runs a script of yours once, in the connection's limit per request: by its digest, and by its text if the server has
-    /// forgotten it. `operation` is what an error says was tried, such as `acquire`.
+    /// forgotten it. `operation` is what an error says was tried.
     ///
     /// # Errors
     ///

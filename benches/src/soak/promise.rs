@@ -180,9 +180,10 @@ pub(super) const fn commands(kind: Kind) -> &'static [(&'static str, Moment)] {
         Kind::TokenWatch => {
             &[("EVALSHA", Asks), ("EVALSHA", Holds), ("WATCH", Releases), ("EXEC", Releases), ("EXEC", Releases)]
         }
-        Kind::Token | Kind::Reentrant | Kind::Redlock | Kind::RedlockFenced => {
+        Kind::Token | Kind::Reentrant | Kind::RedlockFenced => {
             &[("EVALSHA", Asks), ("EVALSHA", Asks), ("EVALSHA", Holds), ("EVALSHA", Releases)]
         }
+        Kind::Redlock => &[("SET", Asks), ("EVALSHA", Asks), ("EVALSHA", Holds), ("EVALSHA", Releases)],
         Kind::Etcd => &[
             ("LeaseGrant", Asks),
             ("Txn", Asks),

@@ -107,7 +107,7 @@ pub(crate) fn locks(redlock: Redlock, lease: Lease) -> Locks {
 
 /// The requests about one lock.
 pub(crate) fn about(name: &str) -> Request {
-    Request::command("EVALSHA").with_argument(format!("hasp:{name}"))
+    Request::any().with_argument(format!("hasp:{name}"))
 }
 
 /// Waits for it, and says how long it took.
