@@ -111,15 +111,10 @@ impl Endpoints {
         Ok((answer.ttl(), answer.granted_ttl()))
     }
 
-    /// Watches for deletions from `revision` on, or from when the server begins: of one key, or of all that begin with it.
-    pub(crate) async fn watch_deletions(
-        &self,
-        key: &[u8],
-        prefix: bool,
-        revision: Option<i64>,
-    ) -> Result<(WatchStream, usize), Failure> {
-        let options =
-            WatchOptions::new().with_start_revision(revision.unwrap_or(0)).with_filters([WatchFilterType::NoPut]);
+    /// Watches for deletions from now on: of one key, or of all that begin with it. From a revision that is past when the
+    /// request arrives, the server would take it for a late one, and serve it in a pass every 100 ms.
+    pub(crate) async fn watch_deletions(&self, key: &[u8], prefix: bool) -> Result<(WatchStream, usize), Failure> {
+        let options = WatchOptions::new().with_filters([WatchFilterType::NoPut]);
         let options = if prefix { options.with_prefix() } else { options };
         let at = self.current.load(Ordering::Relaxed);
         let stream = self

@@ -7,6 +7,9 @@ use tonic::{Code, Status};
 /// The strategy's name in errors and tables.
 pub(crate) const NAME: &str = "etcd";
 
+/// What rustls says of a certificate that it does not trust.
+const DISTRUSTED: &str = "invalid peer certificate";
+
 /// Why a request failed, before it is known whose request it was.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -30,7 +33,13 @@ impl Failure {
 
     /// Whether another endpoint may do better.
     pub(crate) fn is_outage(&self) -> bool {
-        self.meaning().0 == ErrorKind::Unavailable
+        self.is_distrust() || self.meaning().0 == ErrorKind::Unavailable
+    }
+
+    /// Whether this server's certificate is not trusted.
+    fn is_distrust(&self) -> bool {
+        let (Self::Client(error) | Self::Connect(error)) = self else { return false };
+        matches!(error, ClientError::GRpcStatus(status) if status.message().contains(DISTRUSTED))
     }
 
     /// Whether the request has certainly not been applied, so that it may be sent again.
@@ -125,6 +134,14 @@ fn status_meaning(status: &Status) -> (ErrorKind, Effect, String) {
     let says = |what: &str| format!("{what} ({message})");
     let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
     match status.code() {
+        _ if has(&[DISTRUSTED]) => (
+            ErrorKind::Rejected,
+            Effect::None,
+            says(
+                "the server's certificate is not trusted; trust its authority (`TlsOptions::ca_certificate`), or correct its \
+                  names",
+            ),
+        ),
         Code::Unavailable if has(&["tcp connect error", "dns error", "error trying to connect"]) => (
             ErrorKind::Unavailable,
             Effect::None,
@@ -213,6 +230,12 @@ mod tests {
         let table = [
             (Failure::Limit(Duration::from_secs(1)), K::Unavailable, E::Unknown, "no answer within 1s"),
             (status(Code::Unavailable, "tcp connect error"), K::Unavailable, E::None, "cannot connect"),
+            (
+                status(Code::Unavailable, "error trying to connect: invalid peer certificate: UnknownIssuer"),
+                K::Rejected,
+                E::None,
+                "trust its authority",
+            ),
             (status(Code::Unavailable, "etcdserver: no leader"), K::Unavailable, E::None, "a majority"),
             (status(Code::Unavailable, "http2 error"), K::Unavailable, E::Unknown, "not answered"),
             (status(Code::Unavailable, "etcdserver: request timed out"), K::Unavailable, E::Unknown, "not answered"),

@@ -230,8 +230,8 @@ impl Leases {
         }
     }
 
-    /// Compares what is marked with what is there; answers the revision of the look.
-    async fn look_for_losses(&self) -> Result<i64, Failure> {
+    /// Compares what is marked with what is there.
+    async fn look_for_losses(&self) -> Result<(), Failure> {
         let marked = self.marked();
         let markers = self.layout.markers(&self.instance);
         let found = self.endpoints.get(markers.as_bytes(), GetOptions::new().with_prefix().with_keys_only()).await?;
@@ -241,7 +241,7 @@ impl Leases {
                 self.lose(&lease);
             }
         }
-        Ok(found.header().ok_or(Failure::Answer("no header"))?.revision())
+        Ok(())
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -266,9 +266,9 @@ async fn watch_markers(leases: Weak<Leases>) {
     let mut pause = PAUSES.0;
     while let Some(strong) = leases.upgrade() {
         let (endpoints, markers) = (Arc::clone(&strong.endpoints), strong.layout.markers(&strong.instance));
-        let watch = match strong.look_for_losses().await {
-            // From the next revision: from this one the server would serve it late.
-            Ok(revision) => endpoints.watch_deletions(markers.as_bytes(), true, Some(revision + 1)).await,
+        // Looked at when the watch has begun, so nothing is missed between the two.
+        let watch = match endpoints.watch_deletions(markers.as_bytes(), true).await {
+            Ok(watch) => strong.look_for_losses().await.map(|()| watch),
             Err(failure) => Err(failure),
         };
         drop(strong);

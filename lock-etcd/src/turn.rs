@@ -72,9 +72,7 @@ impl Spot<'_> {
     }
 
     async fn watch(&self, before: &Before) -> Result<Watch, Failure> {
-        // From now on: from a revision that is past when the request arrives, the server takes it for a late one, and serves it
-        // in a pass every 100 ms.
-        let (stream, at) = self.endpoints.watch_deletions(&before.key, false, None).await?;
+        let (stream, at) = self.endpoints.watch_deletions(&before.key, false).await?;
         Ok(Watch { key: before.key.clone(), stream, at })
     }
 

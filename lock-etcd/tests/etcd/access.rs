@@ -192,8 +192,15 @@ async fn tls_works_with_a_password_and_an_unknown_certificate_is_refused() {
 
     // The system does not know the authority.
     let doubting = ConnectOptions::new().with_user("root", "r");
-    let etcd = Etcd::connect_with(urls, doubting, patient()).unwrap();
+    let etcd = Etcd::connect_with(urls.clone(), doubting, patient()).unwrap();
     let error = etcd.try_acquire(&renewed("a", 30)).await.expect_err("the certificate is refused");
-    assert_eq!(error.effect(), Effect::None, "{error}");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Rejected, Effect::None), "{error}");
     assert!(error.to_string().contains("invalid peer certificate"), "{error}");
+
+    // One server that is not trusted among others costs its turn only.
+    let foreign = lock_testkit::Certificates::new().unwrap();
+    let stranger = EtcdCluster::builder().tls(foreign.server(), foreign.key()).start().unwrap();
+    let urls = [vec![stranger.members()[0].tls_url().unwrap()], urls].concat();
+    let etcd = Etcd::connect_with(urls, trusted(), patient()).unwrap();
+    assert!(etcd.try_acquire(&renewed("a", 30)).await.unwrap().is_some());
 }
