@@ -55,12 +55,17 @@ impl Transport {
     }
 
     pub(crate) async fn send<T: FromRedisValue + Send>(&self, request: Request<'_>) -> Result<T, Failure> {
-        match &self.way {
+        let answer = match &self.way {
             Way::Own(links) => links.send(request, self.limit).await,
             Way::Manager(manager) => bounded(self.limit, twice_if_refused(&mut manager.clone(), request)).await,
             // Boxed, so that the other ways do not carry its size.
             Way::Pool(pool) => Box::pin(self.send_pooled(pool, request)).await,
             Way::Cluster(cluster) => Box::pin(cluster.send(request)).await,
+        };
+        match answer {
+            // The whole limit is over, and not only what finding the server had left of it.
+            Err(Failure::Limit(_)) => Err(Failure::Limit(self.limit)),
+            answer => answer,
         }
     }
 

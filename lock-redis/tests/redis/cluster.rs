@@ -310,6 +310,7 @@ async fn one_request_without_an_answer_is_enough_to_ask_who_the_master_is_now() 
     until("the others know", || cluster[1..].iter().all(knows)).await;
     let error = backend.try_acquire(&claim(&name, millis(60_000))).await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error}");
+    assert!(error.to_string().contains("no answer within 5s"), "{error}");
     assert!(backend.try_acquire(&claim(&name, millis(60_000))).await.unwrap().is_some());
     cluster[0].cont().unwrap();
 }
