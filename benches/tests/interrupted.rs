@@ -15,7 +15,9 @@ fn a_run_that_is_interrupted_or_killed_leaves_nothing_behind() {
         // Everything of the run has this folder in its environment, and puts its own folders there.
         let folder = tempfile::tempdir().unwrap();
         let faults = ["compare", "--faults", "S07", "--json", "/dev/null"];
-        let mut run = Command::new(env!("CARGO_BIN_EXE_lock-bench"))
+        // A shell lets its background jobs ignore SIGINT, and a test may be in one.
+        let mut run = Command::new("env")
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_lock-bench")])
             .args(faults)
             .env("TMPDIR", folder.path())
             .stderr(Stdio::null())
