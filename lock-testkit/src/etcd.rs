@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::port::Port;
 use crate::program;
-use crate::{Process, TempFolder};
+use crate::{Process, TempFolder, act};
 
 /// How long a cluster may take until each member says that it is healthy; it needs 0.2 to 2 s.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -311,6 +311,7 @@ impl EtcdMember {
     ///
     /// If the operating system refuses.
     pub fn kill(&self) -> io::Result<()> {
+        act::tell(self.addr().port(), "is killed");
         self.process().as_ref().map_or(Ok(()), Process::kill)
     }
 
@@ -320,6 +321,7 @@ impl EtcdMember {
     ///
     /// If it is not running.
     pub fn stop(&self) -> io::Result<()> {
+        act::tell(self.addr().port(), "is stopped");
         self.process().as_ref().map_or_else(|| Err(not_running()), Process::stop)
     }
 
@@ -329,6 +331,7 @@ impl EtcdMember {
     ///
     /// If it is not running.
     pub fn cont(&self) -> io::Result<()> {
+        act::tell(self.addr().port(), "goes on");
         self.process().as_ref().map_or_else(|| Err(not_running()), Process::cont)
     }
 
@@ -351,6 +354,7 @@ impl EtcdMember {
     pub fn spawn(&self) -> io::Result<()> {
         let mut process = self.process();
         if let Some(old) = process.take() {
+            act::tell(self.addr().port(), "is started anew");
             old.kill()?;
         }
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;

@@ -173,6 +173,12 @@ impl Proxy {
         self.listener.addr()
     }
 
+    /// The server that it leads to.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.shared.server()
+    }
+
     /// Begins to describe a fault that is for the requests that match.
     ///
     /// # Examples
@@ -228,11 +234,13 @@ impl Proxy {
 
     /// Cuts every connection now. New ones are accepted.
     pub fn cut_connections(&self) {
+        self.shared.tell("cuts all connections");
         self.listener.order(Order::Cut).expect("cutting does not fail");
     }
 
     /// Refuses new connections until [`accept_connections`](Proxy::accept_connections). Those that exist go on.
     pub fn refuse_connections(&self) {
+        self.shared.tell("refuses new connections");
         self.listener.order(Order::Refuse).expect("closing a listener does not fail");
     }
 
@@ -242,12 +250,14 @@ impl Proxy {
     ///
     /// If another process has taken the port meanwhile.
     pub fn accept_connections(&self) -> io::Result<()> {
+        self.shared.tell("accepts new connections again");
         self.listener.order(Order::Accept)
     }
 
     /// Delays what goes in this direction by `delay`, however much it is: the connection gets slower to answer and no
     /// narrower. Zero ends it. The timer counts in milliseconds.
     pub fn set_delay(&self, direction: Direction, delay: Duration) {
+        self.shared.tell(if delay.is_zero() { "delays no more" } else { "delays what passes" });
         self.shared.set_flow(direction, |flow| flow.delay = delay);
     }
 
@@ -275,7 +285,7 @@ impl Proxy {
         self.shared.tap().recent()
     }
 
-    /// Has each message told to `listener` as it comes, before a fault holds or loses it. There is one listener; another
+    /// Has each message told to `listener` as it comes, before a fault holds or loses it, and each fault. There is one listener; another
     /// replaces it. It is called on the proxy's thread, so it must not block. An opaque proxy has no messages.
     ///
     /// # Examples

@@ -18,6 +18,9 @@
 //!
 //! The feature `tls` adds `Certificates`, for private servers that speak TLS.
 //!
+//! What is done to a server (killed, stopped, told to forget) is an event of `tracing` with the target `lock_testkit::act` and the
+//! server's `port`, so that it stands in a log between what the program under test says.
+//!
 //! # Examples
 //!
 //! A lock that is released by a blind DEL, whose DEL is held up in the network until another has the lock:
@@ -73,6 +76,7 @@
 //! # }
 //! ```
 
+mod act;
 #[cfg(feature = "tls")]
 mod certificates;
 mod etcd;

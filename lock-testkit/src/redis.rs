@@ -28,7 +28,7 @@ pub use self::nodes::RedisNodes;
 pub use self::sentinel::{RedisSentinel, RedisSentinelBuilder};
 use crate::port::Port;
 use crate::program;
-use crate::{Process, TempFolder};
+use crate::{Process, TempFolder, act};
 
 /// How long a server may take until it answers PING; it needs about 10 ms, and longer to load data.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -148,6 +148,7 @@ impl RedisServer {
     ///
     /// If the operating system refuses.
     pub fn kill(&self) -> io::Result<()> {
+        act::tell(self.port(), "is killed");
         self.process().kill()
     }
 
@@ -158,6 +159,7 @@ impl RedisServer {
     ///
     /// If it is not running.
     pub fn stop(&self) -> io::Result<()> {
+        act::tell(self.port(), "is stopped");
         self.process().stop()
     }
 
@@ -167,6 +169,7 @@ impl RedisServer {
     ///
     /// If it is not running.
     pub fn cont(&self) -> io::Result<()> {
+        act::tell(self.port(), "goes on");
         self.process().cont()
     }
 
@@ -177,6 +180,7 @@ impl RedisServer {
     ///
     /// If it does not start, with the end of its log.
     pub fn restart(&self) -> io::Result<()> {
+        act::tell(self.port(), "is started anew");
         let mut process = self.process();
         process.kill()?;
         *process = run(&self.program, self.folder.path(), &self.door)?;
@@ -190,6 +194,7 @@ impl RedisServer {
     ///
     /// An error reply; a reply that is no `T`; no reply within 10 s, as when the server is stopped.
     pub fn command<T: FromRedisValue>(&self, arguments: &[&str]) -> RedisResult<T> {
+        act::tell_command(self.port(), arguments);
         self.door.command(arguments)
     }
 

@@ -9,8 +9,8 @@ use std::{fmt, io, thread};
 use lock_core::Moment;
 
 use self::member::{ANSWER_LIMIT, EARLY_ANSWER_LIMIT, Member, Ports, Program};
-use crate::TempFolder;
 use crate::fault::Proxy;
+use crate::{TempFolder, act};
 
 /// How long an ensemble may take until every member serves. One member alone needs about a second.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -122,6 +122,7 @@ impl ZooKeeperEnsemble {
     ///
     /// If the operating system refuses.
     pub fn kill(&self, member: usize) -> io::Result<()> {
+        self.tell(member, "is killed");
         self.member(member).process.kill()
     }
 
@@ -131,6 +132,7 @@ impl ZooKeeperEnsemble {
     ///
     /// If it is not running.
     pub fn stop(&self, member: usize) -> io::Result<()> {
+        self.tell(member, "is stopped");
         self.member(member).process.stop()
     }
 
@@ -140,6 +142,7 @@ impl ZooKeeperEnsemble {
     ///
     /// If it is not running.
     pub fn cont(&self, member: usize) -> io::Result<()> {
+        self.tell(member, "goes on");
         self.member(member).process.cont()
     }
 
@@ -150,6 +153,7 @@ impl ZooKeeperEnsemble {
     ///
     /// If it does not start, with the end of its log.
     pub fn restart(&self, member: usize) -> io::Result<()> {
+        self.tell(member, "is started anew");
         self.member(member).restart()?;
         self.await_service(member)
     }
@@ -160,18 +164,25 @@ impl ZooKeeperEnsemble {
     ///
     /// If the operating system refuses.
     pub fn wipe(&self, member: usize) -> io::Result<()> {
+        self.tell(member, "is killed, and its data removed");
         self.member(member).wipe()
     }
 
     /// Cuts a member off from the others, which goes on to serve its clients for some ticks. Only with
     /// [`links`](ZooKeeperEnsembleBuilder::links), else it does nothing.
     pub fn isolate(&self, member: usize) {
+        self.tell(member, "is cut off from the others");
         self.links_of(member).for_each(Proxy::black_hole);
     }
 
     /// Ends [`isolate`](ZooKeeperEnsemble::isolate).
     pub fn rejoin(&self, member: usize) {
+        self.tell(member, "reaches the others again");
         self.links_of(member).for_each(Proxy::heal);
+    }
+
+    fn tell(&self, member: usize, what: &str) {
+        act::tell(self.addr(member).port(), what);
     }
 
     fn links_of(&self, member: usize) -> impl Iterator<Item = &Proxy> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lock_core::Moment;
 use lock_testkit::RedisServer;
-use lock_testkit::fault::{Armed, Direction, Proxy, Request, Segments};
+use lock_testkit::fault::{Armed, Direction, Message, Proxy, Request, Segments};
 
 /// Long enough for anything to arrive that is not held.
 const A_WHILE: Duration = Duration::from_millis(100);
@@ -514,4 +514,40 @@ async fn it_goes_on_while_the_runtime_of_the_test_is_blocked() {
     held.release();
     // This blocks the only thread of the runtime.
     assert_eq!(client.line().unwrap(), ":1");
+}
+
+#[test]
+fn whoever_listens_hears_of_each_fault_behind_the_message_that_it_is_for() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(server.addr()).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    proxy.listen(move |message| {
+        let word = match message {
+            Message::Request(words) => format!("-> {}", String::from_utf8_lossy(&words[0])),
+            Message::Reply { to, .. } => format!("<- {}", String::from_utf8_lossy(&to[0])),
+            Message::Push(_) => "push".into(),
+            Message::Fault(what) => (*what).into(),
+        };
+        tell.send(word).unwrap();
+    });
+    let heard = |words: &[&str]| {
+        for word in words {
+            assert_eq!(told.recv_timeout(LIMIT).unwrap(), *word);
+        }
+    };
+    let mut client = Client::connect(proxy.addr());
+    let held = proxy.when(Request::command("SET")).hold_request();
+    client.send("SET a 1");
+    heard(&["-> SET", "holds the request"]);
+    held.release();
+    assert_eq!(client.line().unwrap(), "+OK");
+    heard(&["lets go what it held", "<- SET"]);
+    let lost = proxy.when(Request::command("GET")).lose_reply();
+    assert!(client.ask("GET a").is_err());
+    heard(&["-> GET", "<- GET", "loses what the server says, and cuts the connection"]);
+    drop(lost);
+    proxy.black_hole();
+    proxy.black_hole();
+    proxy.heal();
+    heard(&["lets nothing pass", "lets everything pass again"]);
 }

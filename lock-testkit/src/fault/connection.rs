@@ -54,8 +54,19 @@ impl Shared {
         }
     }
 
+    pub(super) const fn server(&self) -> SocketAddr {
+        self.server
+    }
+
     pub(super) fn set_open(&self, open: bool) {
-        self.open.send_replace(open);
+        if self.open.send_replace(open) != open {
+            self.tell(if open { "lets everything pass again" } else { "lets nothing pass" });
+        }
+    }
+
+    /// Tells of a fault.
+    pub(super) fn tell(&self, what: &'static str) {
+        self.tap().tell(|| Message::Fault(what));
     }
 
     pub(super) fn add_rule(&self, rule: Arc<Rule>) {
@@ -183,6 +194,7 @@ impl Connection {
             let mut next = VecDeque::new();
             tokio::select! {
                 Held { frame, behind, .. } = first_released(&mut held) => {
+                    self.shared.tell("lets go what it held");
                     self.send(direction, onward, frame.bytes).await;
                     next = behind;
                 }
@@ -230,10 +242,12 @@ impl Connection {
         let arguments = arguments.to_vec();
         let (asked, next) = match rule {
             Some(rule) if rule.action == Action::Cut => {
+                self.shared.tell("cuts the connection, and the request goes nowhere");
                 rule.see();
                 return Next::Cut;
             }
             Some(rule) if rule.action == Action::HoldRequest => {
+                self.shared.tell("holds the request");
                 rule.see();
                 (Asked { arguments, rule: None, _late: Some(self.late.subscribe()) }, Next::Hold(rule))
             }
@@ -261,10 +275,12 @@ impl Connection {
         let Some(rule) = rule else { return Next::Forward };
         match rule.action {
             Action::HoldReply => {
+                self.shared.tell("holds what the server says");
                 rule.see();
                 Next::Hold(rule)
             }
             Action::LoseReply if !rule.is_released() => {
+                self.shared.tell("loses what the server says, and cuts the connection");
                 rule.see();
                 Next::Cut
             }

@@ -6,9 +6,12 @@ use bytes::Bytes;
 /// The most requests that are remembered.
 const KEPT: usize = 1_000;
 
-/// A message that a proxy has seen, as it came; a fault may hold or lose it.
+/// What a proxy has seen: a message, as it came, or the fault that holds or loses it.
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_enums, reason = "what passes is a request, its reply, or a push")]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "what passes is a request, its reply, or a push, and a fault is what holds it up"
+)]
 pub enum Message {
     /// A request: the command and its arguments, as for [`Request::matching`](super::Request::matching).
     Request(Vec<Bytes>),
@@ -21,6 +24,8 @@ pub enum Message {
     },
     /// What the server sent unasked: its name, and what it says.
     Push(Vec<Bytes>),
+    /// No message, but what the proxy does to the one before it, or to all from now on.
+    Fault(&'static str),
 }
 
 pub(super) type Listener = Box<dyn FnMut(&Message) + Send>;
