@@ -1,9 +1,13 @@
 //! `lock-bench compare --tell`: one scenario with one strategy as a time line, with what went over the wire.
 
+mod acts;
+mod reply;
+mod shorten;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use lock_testkit::fault::{Message, Proxy};
@@ -12,18 +16,32 @@ use lock_testkit::history::{Event, Op, Phase};
 use crate::lab::Lab;
 use crate::report::painted_as;
 use crate::scenario::{Expected, Observed, Outcome, Scenario};
-use crate::{Failure, Strategy};
+use crate::{Failure, Store, Strategy};
 
 /// The most lines that a screen shows a class.
 const LINES: usize = 40;
-/// Title, strategy, gaps and verdict.
-const FRAME: usize = 8;
+/// Title, strategy, three gaps and the verdict.
+const FRAME: usize = 6;
+/// Who does what no contender does.
+const LAB: &str = "lab";
 
-/// What went over the wire, by the lab's clock.
+/// What went over the wire and what was done to servers, by the lab's clock.
 #[derive(Clone)]
 pub(crate) struct Transcript {
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     passed: Arc<Mutex<Vec<Passed>>>,
+    acts: Arc<Mutex<Vec<Act>>>,
+    /// The ports of the servers that a contender reaches, in their order.
+    servers: Arc<Mutex<Vec<u16>>>,
+}
+
+/// Something that the lab has done.
+#[derive(Clone)]
+struct Act {
+    t_ns: u64,
+    /// To which server, if to one.
+    port: Option<u16>,
+    what: String,
 }
 
 #[derive(Clone)]
@@ -37,21 +55,56 @@ struct Passed {
 
 impl Transcript {
     fn new(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Self { clock: Arc::new(clock), passed: Arc::default() }
+        Self { clock: Arc::new(clock), passed: Arc::default(), acts: Arc::default(), servers: Arc::default() }
     }
 
     /// Writes down what goes through an actor's proxies from now on.
     pub(crate) fn of(&self, actor: &str, proxies: &[Proxy]) {
+        let mut servers = lock(&self.servers);
+        for port in proxies.iter().map(|proxy| proxy.server().port()) {
+            if !servers.contains(&port) {
+                servers.push(port);
+            }
+        }
+        drop(servers);
         for (at, proxy) in proxies.iter().enumerate() {
             let (transcript, actor) = (self.clone(), actor.to_owned());
             let server = (proxies.len() > 1).then_some(at);
             proxy.listen(move |message| {
                 let passed =
                     Passed { t_ns: (transcript.clock)(), actor: actor.clone(), server, message: message.clone() };
-                transcript.passed.lock().unwrap_or_else(PoisonError::into_inner).push(passed);
+                lock(&transcript.passed).push(passed);
             });
         }
     }
+
+    fn act(&self, port: Option<u16>, what: String) {
+        lock(&self.acts).push(Act { t_ns: (self.clock)(), port, what });
+    }
+
+    /// The acts in words.
+    fn acts(&self) -> Vec<(u64, String)> {
+        let servers = lock(&self.servers).clone();
+        let whom = |port: u16| match servers.iter().position(|server| *server == port) {
+            Some(_) if servers.len() == 1 => "the server".to_owned(),
+            Some(at) => format!("server {}", at + 1),
+            None => format!("the server at port {port}"),
+        };
+        let words = |act: &Act| match act.port {
+            Some(port) => format!("{} {}", whom(port), act.what),
+            None => act.what.clone(),
+        };
+        lock(&self.acts).iter().map(|act| (act.t_ns, words(act))).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says what the lab does to a contender, or to a store in a way that the test kit does not know.
+pub(crate) fn act(what: &str) {
+    tracing::info!(target: acts::TARGET, "{what}");
 }
 
 /// Plays the scenario and tells it; whether it was as documented.
@@ -71,17 +124,16 @@ pub(crate) async fn tell(
         writeln!(text, "It cannot apply: {because}.")?;
         return Ok((text, true));
     }
+    for (at, step) in scenario.steps.iter().enumerate() {
+        writeln!(text, "  {}. {step}", at + 1)?;
+    }
+    text.push('\n');
     let lab = Lab::start(program).await?;
     let transcript = Transcript::new(lab.now());
+    acts::hear(&transcript);
     let (outcome, stage) = scenario.play_once(&lab, strategy, Some(transcript.clone())).await;
-    let passed = transcript.passed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let lines = time_line(&stage.key, &stage.history.events(), &passed, colours);
-    let left_out = lines.len().saturating_sub(LINES - FRAME);
-    // What happened last is what the scenario is about.
-    let shown = lines.iter().take((LINES - FRAME) / 2).cloned();
-    let note = (left_out > 0).then(|| format!("          ... {left_out} lines left out ...\n"));
-    let rest = lines.iter().skip((LINES - FRAME) / 2 + left_out).cloned();
-    text.extend(shown.chain(note).chain(rest));
+    let lines = time_line(stage.kind().store(), &stage.key, &stage.history.events(), &transcript, colours);
+    text.extend(shorten::to(lines, LINES - FRAME - scenario.steps.len()));
     text.push_str(&verdict(&outcome, colours));
     Ok((text, outcome.is_as_documented()))
 }
@@ -101,63 +153,90 @@ fn verdict(outcome: &Outcome, colours: bool) -> String {
         (false, _) => "1;31",
     };
     let agrees = if outcome.is_as_documented() { "as documented" } else { "NOT as documented" };
-    let seen = outcome.seen.iter().filter_map(|seen| seen.split(':').next()).map(ToOwned::to_owned);
+    let mut seen: Vec<_> =
+        outcome.seen.iter().filter_map(|seen| seen.split(':').next()).map(ToOwned::to_owned).collect();
+    seen.dedup();
     let measured = outcome.figures.iter().map(|figure| format!("{}: {}", figure.of, figure.value));
-    let seen: Vec<_> = seen.chain(measured).collect();
+    seen.extend(measured);
     let shown = if seen.is_empty() { String::new() } else { format!(" ({})", seen.join(", ")) };
     format!("\n{}, {agrees}: {because}\n", painted_as(&format!("It {observed}{shown}"), code, colours))
 }
 
-/// The events and the messages about the lock, in order.
-fn time_line(key: &str, events: &[Event], passed: &[Passed], colours: bool) -> Vec<String> {
-    let actors: Vec<_> = {
-        let mut actors = Vec::new();
-        let names = events.iter().map(|event| &*event.actor).chain(passed.iter().map(|passed| &*passed.actor));
-        for name in names.filter(|name| !name.is_empty()) {
-            if !actors.contains(&name) {
-                actors.push(name);
-            }
-        }
-        actors
-    };
-    let width = actors.iter().map(|name| name.len()).max().unwrap_or(1);
-    let said = events.iter().filter_map(|event| Some((event.t_ns, &*event.actor, None, words(event)?)));
-    let sent = passed
-        .iter()
-        .filter_map(|passed| Some((passed.t_ns, &*passed.actor, passed.server, wire(key, &passed.message)?)));
-    let mut all: Vec<_> = said.chain(sent).collect();
-    all.sort_by_key(|(t_ns, ..)| *t_ns);
-    gather_polls(&mut all);
-    let start = all.first().map_or(0, |(t_ns, ..)| *t_ns);
-    let line = |(t_ns, actor, server, what): (u64, &str, Option<usize>, String)| {
-        let ms = (t_ns - start) as f64 / 1e6;
-        // A colour for each actor, in the order in which they come.
-        let code = ["36", "35", "34", "32"][actors.iter().position(|name| *name == actor).unwrap_or(0) % 4];
-        let server = server.map_or_else(String::new, |at| format!("{}", at + 1));
-        format!("{ms:9.1} ms  {} {server:1} {what}\n", painted_as(&format!("{actor:width$}"), code, colours))
-    };
-    all.into_iter().map(line).collect()
+/// A line of the time line.
+struct Line {
+    t_ns: u64,
+    actor: String,
+    /// Which of its servers, where it has several.
+    server: Option<usize>,
+    what: String,
+    /// Whether it is a message, which is left out before what somebody does.
+    is_message: bool,
 }
 
-type Line<'a> = (u64, &'a str, Option<usize>, String);
+/// The events, the messages about the lock and what the lab has done, in order; each with whether it is a message.
+fn time_line(store: Store, key: &str, events: &[Event], transcript: &Transcript, colours: bool) -> Vec<(bool, String)> {
+    let said = events.iter().filter_map(|event| {
+        let actor = event.actor.to_string();
+        Some(Line { t_ns: event.t_ns, actor, server: None, what: words(event)?, is_message: false })
+    });
+    let passed = lock(&transcript.passed).clone();
+    let sent = passed.into_iter().filter_map(|Passed { t_ns, actor, server, message }| {
+        let is_message = !matches!(message, Message::Fault(_));
+        Some(Line { t_ns, actor, server, what: wire(store, key, &message)?, is_message })
+    });
+    let mut all: Vec<_> = said.chain(sent).collect();
+    all.sort_by_key(|line| line.t_ns);
+    let actors = all.iter().map(|line| line.actor.clone()).fold(Vec::new(), |mut actors, actor| {
+        if !actors.contains(&actor) {
+            actors.push(actor);
+        }
+        actors
+    });
+    // What was done before anybody began is the ground on which it is played.
+    let start = all.first().map_or(0, |line| line.t_ns);
+    let done = transcript.acts().into_iter().filter(|(t_ns, _)| *t_ns >= start);
+    all.extend(done.map(|(t_ns, what)| Line { t_ns, actor: LAB.into(), server: None, what, is_message: false }));
+    all.sort_by_key(|line| line.t_ns);
+    gather_polls(&mut all);
+    let width = all.iter().map(|line| line.actor.len()).max().unwrap_or(1);
+    let text = |Line { t_ns, actor, server, what, is_message }: Line| {
+        let ms = (t_ns - start) as f64 / 1e6;
+        // A colour for each actor, in the order in which they come, and one for what goes wrong.
+        let code = actors.iter().position(|name| *name == actor).map_or("31", |at| ["36", "35", "34", "32"][at % 4]);
+        let server = server.map_or_else(String::new, |at| format!("{}", at + 1));
+        (
+            is_message,
+            format!("{ms:9.1} ms  {} {server:1} {what}\n", painted_as(&format!("{actor:width$}"), code, colours)),
+        )
+    };
+    all.into_iter().map(text).collect()
+}
 
 /// What somebody who polls asks and is told again and again is shown once, with how often.
-fn gather_polls(lines: &mut Vec<Line<'_>>) {
+fn gather_polls(lines: &mut Vec<Line>) {
     const MANY: usize = 3;
 
+    // What the lab tells a server counts as the same whatever numbers are in it.
+    let kind = |line: &Line| match line.what.split_once(" is told ") {
+        Some((whom, what)) if line.actor == LAB => {
+            format!("{whom} {}", what.replace(|letter: char| letter.is_ascii_digit(), ""))
+        }
+        _ => line.what.clone(),
+    };
+    let same = |line: &Line| (line.actor.clone(), line.server, kind(line));
     let mut times = HashMap::new();
-    for (_, actor, server, what) in &*lines {
-        *times.entry((*actor, *server, what.clone())).or_insert(0) += 1;
+    for line in &*lines {
+        *times.entry(same(line)).or_insert(0) += 1;
     }
     let mut shown = HashSet::new();
-    lines.retain_mut(|(_, actor, server, what)| {
-        let line = (*actor, *server, what.clone());
-        let times = times[&line];
+    lines.retain_mut(|line| {
+        let same = same(line);
+        let times = times[&same];
         if times < MANY {
             return true;
         }
-        what.push_str(&format!(" ({times} times in all)"));
-        shown.insert(line)
+        line.what.push_str(&format!(" ({times} times in all)"));
+        shown.insert(same)
     });
 }
 
@@ -195,7 +274,7 @@ fn words(event: &Event) -> Option<String> {
 }
 
 /// A message about the lock, with its key as `LOCK`.
-fn wire(key: &str, message: &Message) -> Option<String> {
+fn wire(store: Store, key: &str, message: &Message) -> Option<String> {
     let is_about = |words: &[Bytes]| {
         let names_it = |word: &Bytes| word.windows(key.len()).any(|part| part == key.as_bytes());
         // Whose keys were named before.
@@ -208,9 +287,10 @@ fn wire(key: &str, message: &Message) -> Option<String> {
         Message::Request(words) if is_about(words) => Some(format!("-> {}", spoken(key, words))),
         Message::Reply { to, says } if is_about(to) => {
             let name = to.first().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
-            Some(format!("   <- {} ({name})", reply(key, says)))
+            Some(format!("   <- {} ({name})", reply::words(store, key, &name, says)))
         }
         Message::Push(words) if is_about(words) => Some(format!("   <- push: {}", spoken(key, words))),
+        Message::Fault(what) => Some(format!("-- the network {what}")),
         _ => None,
     }
 }
@@ -244,28 +324,6 @@ fn short(key: &str, word: &[u8]) -> Option<String> {
     })
 }
 
-/// A reply of Redis in words; of another store, that it came.
-fn reply(key: &str, says: &Bytes) -> String {
-    let Ok(text) = std::str::from_utf8(says) else { return format!("{} bytes", says.len()) };
-    let mut lines = text.split("\r\n");
-    let Some(first) = lines.next() else { return String::new() };
-    let rest: Vec<_> = lines.filter(|line| !line.is_empty() && !line.starts_with(['$', '*', '%'])).collect();
-    match first.split_at_checked(1) {
-        Some(("+" | ":" | "#" | ",", value)) => short(key, value.as_bytes()).unwrap_or_default(),
-        Some(("-", error)) => format!("error: {error}"),
-        Some(("_", _) | ("$" | "*", "-1")) => "nil".into(),
-        Some(("$", _)) => rest.first().and_then(|value| short(key, value.as_bytes())).unwrap_or_default(),
-        Some(("*" | "%" | "~", _)) => {
-            let values: Vec<_> = rest
-                .iter()
-                .filter_map(|value| short(key, value.trim_start_matches([':', '+', '#']).as_bytes()))
-                .collect();
-            format!("[{}]", values.join(", "))
-        }
-        _ => format!("{} bytes", says.len()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,24 +333,10 @@ mod tests {
         let request = |words: &[&str]| {
             Message::Request(words.iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect())
         };
-        let told = wire("S19/a/1", &request(&["SET", "hasp:S19/a/1", "0123456789abcdef0123456789abcdef", "NX"]));
+        let told =
+            wire(Store::Redis, "S19/a/1", &request(&["SET", "hasp:S19/a/1", "0123456789abcdef0123456789abcdef", "NX"]));
         assert_eq!(told.unwrap(), "-> SET hasp:LOCK 012345.. NX");
-        assert!(wire("S19/a/1", &request(&["PING"])).is_none());
-        assert!(wire("S19/a/1", &request(&["EXEC"])).is_some());
-    }
-
-    #[test]
-    fn replies_of_redis_are_told_as_their_values() {
-        for (says, told) in [
-            ("+OK\r\n", "OK"),
-            (":1\r\n", "1"),
-            ("$-1\r\n", "nil"),
-            ("_\r\n", "nil"),
-            ("$3\r\nabc\r\n", "abc"),
-            ("*2\r\n:1\r\n$2\r\nhi\r\n", "[1, hi]"),
-            ("-OOM no\r\n", "error: OOM no"),
-        ] {
-            assert_eq!(reply("k", &Bytes::from_static(says.as_bytes())), told, "{says:?}");
-        }
+        assert!(wire(Store::Redis, "S19/a/1", &request(&["PING"])).is_none());
+        assert!(wire(Store::Redis, "S19/a/1", &request(&["EXEC"])).is_some());
     }
 }

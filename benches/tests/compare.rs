@@ -112,3 +112,30 @@ fn the_list_tells_every_fault_step_by_step() {
         assert!(stdout.contains(step), "{stdout}");
     }
 }
+
+/// A time line for a class: it fits a screen, and shows what somebody asks, what goes wrong, and how it ends.
+#[test]
+fn a_told_fault_fits_a_screen_and_shows_what_goes_wrong_where_it_does() {
+    for (id, strategy, in_order) in [
+        (
+            "S07",
+            "redis-token",
+            &["HOLDS the lock", "lab   a is stopped", "HOLDS the lock", "lab   a goes on", "WRITES"][..],
+        ),
+        ("S36", "redlock", &["-> SET hasp:LOCK", "<- OK (SET)", "server 1 is started anew", "HOLDS the lock"]),
+        ("S06", "redis-token", &["-- the network holds", "-- the network lets go", "HOLDS the lock for"]),
+        ("S40", "redis-reentrant", &["HOLDS the lock", "the server is told FLUSHALL"]),
+        ("S56", "etcd", &["the conditions hold", "an administrator revokes the lease of a", "WRITES"]),
+        ("S52", "zookeeper", &["error: NoNode (create2)", "a is killed", "push: notification"]),
+    ] {
+        let (code, stdout, stderr) = lock_bench(&["compare", "--tell", id, "--strategy", strategy]);
+        assert_eq!(code, 0, "{stdout}\n{stderr}");
+        assert!(stdout.lines().count() <= 40, "{stdout}");
+        assert!(stdout.contains("\n  1. A ") && stdout.contains(", as documented: "), "{stdout}");
+        let mut rest = &*stdout;
+        for part in in_order {
+            let at = rest.find(part).unwrap_or_else(|| panic!("no `{part}` where it should be:\n{stdout}"));
+            rest = &rest[at + part.len()..];
+        }
+    }
+}

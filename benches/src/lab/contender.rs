@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
 use super::{Gate, Lab, PATIENCE, Place, Stage};
-use crate::Failure;
+use crate::{Failure, tell};
 
 /// How a contender is set up.
 #[derive(Clone, Copy, Debug)]
@@ -150,22 +150,30 @@ impl Contender {
 
     /// Stops it with SIGSTOP; every thread of it stands still.
     pub(crate) fn stop(&self) -> Result<(), Failure> {
+        self.tell("is stopped (SIGSTOP)");
         Ok(self.link.process.stop()?)
     }
 
     pub(crate) fn cont(&self) -> Result<(), Failure> {
+        self.tell("goes on (SIGCONT)");
         Ok(self.link.process.cont()?)
     }
 
     /// Kills it with SIGKILL: nothing of it acts any more, but what is in the proxies goes on its way.
     pub(crate) fn kill(&self) -> Result<(), Failure> {
+        self.tell("is killed (SIGKILL)");
         self.link.process.kill()?;
         self.link.history.ended(self.client.name.as_str());
         Ok(())
     }
 
+    fn tell(&self, what: &str) {
+        tell::act(&format!("{} {what}", self.client.name));
+    }
+
     /// Blocks the thread that serves its asks.
     pub(crate) fn block(&self, time: Duration) -> Result<Pending, Failure> {
+        self.tell(&format!("blocks its only thread for {time:?}"));
         self.client.begin(Ask::Block { time })
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Client, Contender, Lab, PATIENCE, Place, Resource, Setup};
 use crate::strategy::Kind;
-use crate::tell::Transcript;
+use crate::tell::{self, Transcript};
 use crate::{Failure, Store, Strategy};
 
 /// What is longer than all leases of the scenarios.
@@ -156,6 +156,7 @@ impl Stage<'_> {
             let prober = self.contender_at("prober", place, Setup::patient()).await?;
             return prober.probe(self.short(), self.bound()).await;
         }
+        tell::act("a minute passes for everybody");
         self.lab.clocks().step(LONG_AFTER)?;
         self.probe_at_once_at(place).await
     }

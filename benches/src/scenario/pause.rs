@@ -12,6 +12,7 @@ use crate::lab::Stage;
 use crate::strategy::Kind::{
     BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
+use crate::tell::act;
 
 pub(super) const ALL: &[Scenario] = &[PAUSE, PAUSE_FENCED, SUSPEND, LATE_WRITE, LATE_WRITE_FENCED];
 
@@ -109,6 +110,7 @@ async fn suspend(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender("a").await?;
     let held = a.acquire(stage.long()).await?;
     a.stop()?;
+    act("A's machine sleeps for a minute");
     stage.lab.clocks().suspend(a.slot(), ASLEEP)?;
     let b = stage.contender("b").await?;
     if !stage.clock_can_be_set() {

@@ -11,6 +11,7 @@ use crate::lab::Stage;
 use crate::strategy::Kind::{
     BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
+use crate::tell::act;
 
 pub(super) const FAST_CLIENT: Scenario = Scenario {
     id: "S11",
@@ -37,6 +38,7 @@ pub(super) const FAST_CLIENT: Scenario = Scenario {
 async fn fast_client(stage: &Stage<'_>) -> Result<(), Failure> {
     let (a, b) = (stage.contender("a").await?, stage.contender("b").await?);
     let held = a.acquire(stage.long()).await?;
+    act("B's wall clock is set a minute ahead");
     b.slot().step_wall_forward(Duration::from_secs(60))?;
     b.try_acquire(stage.long()).await?;
     held.is_held().await?;
@@ -78,6 +80,7 @@ async fn losers_stamp(stage: &Stage<'_>) -> Result<(), Failure> {
     a.acquire(stage.short()).await?;
     a.kill()?;
     if stage.clock_can_be_set() {
+        act("time passes for everybody: the lease is over");
         stage.lab.clocks().step(stage.short_ttl() * 2)?;
     }
     let (c, d) = (stage.contender("c").await?, stage.contender("d").await?);

@@ -13,6 +13,7 @@ use crate::lab::{PATIENCE, Place, Setup, Slot, Stage};
 use crate::strategy::Kind::{
     BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
+use crate::tell::act;
 
 /// "`ZooKeeper` doesn't use real time, or clock time, at all except to put timestamps into the stat structure"
 /// (`ZooKeeper` Programmer's Guide, "Time in `ZooKeeper`").
@@ -46,15 +47,18 @@ async fn zookeeper_clocks(stage: &Stage<'_>) -> Result<(), Failure> {
     let b = stage.contender_at("b", &place, Setup::patient()).await?;
     let held = a.acquire(stage.long()).await?;
 
+    act("the server's wall clock is set an hour ahead");
     clock.step_wall_forward(Duration::from_secs(3_600))?;
     b.try_acquire(stage.long()).await?;
     held.is_held().await?;
+    act("the server's wall clock is set two hours back");
     clock.step_wall_back(Duration::from_secs(7_200))?;
     b.try_acquire(stage.long()).await?;
     held.is_held().await?;
 
     a.stop()?;
     b.stop()?;
+    act("a minute passes for everybody");
     stage.lab.clocks().step(Duration::from_secs(60))?;
     let c = stage.contender_at("c", &place, Setup::patient()).await?;
     c.acquire(stage.long()).await?;

@@ -11,6 +11,7 @@ use crate::lab::{Clocked, Contender, Place, Resource, Setup, Stage};
 use crate::strategy::Kind::{
     BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
+use crate::tell::act;
 use crate::{Failure, Store};
 
 /// How long the holder may act; no request of it comes in between.
@@ -52,6 +53,7 @@ async fn forward(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender_at("a", &place, Setup::patient()).await?;
     let b = stage.contender_at("b", &place, Setup::patient()).await?;
     let held = a.acquire(LEASE).await?;
+    act("the first server's wall clock is set two minutes ahead");
     servers[0].clock.step_wall_forward(Duration::from_secs(120))?;
     b.try_acquire(stage.long()).await?;
     held.is_held().await?;
@@ -92,6 +94,7 @@ async fn back(stage: &Stage<'_>) -> Result<(), Failure> {
     let a = stage.contender_at("a", &place, Setup::patient()).await?;
     a.acquire(stage.short()).await?;
     a.kill()?;
+    act("the first server's wall clock is set four minutes back");
     servers[0].clock.step_wall_back(Duration::from_secs(240))?;
     stage.probe_long_after_at(&place).await
 }
@@ -163,6 +166,7 @@ async fn one_node(stage: &Stage<'_>, counter: Option<Resource>) -> Result<(), Fa
     if b.try_acquire(stage.long()).await?.is_some() {
         return Err("B has the lock before anything has happened".into());
     }
+    act("the third server's wall clock is set two minutes ahead");
     nodes[2].clock.step_wall_forward(Duration::from_secs(120))?;
     // Its first round may still be undone meanwhile, so it waits.
     let other = b.acquire(stage.long()).await?;

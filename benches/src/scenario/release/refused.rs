@@ -16,6 +16,7 @@ use crate::stores::NODES;
 use crate::strategy::Kind::{
     BlindDelete, Etcd, GetSet, Memory, Redlock, RedlockFenced, Reentrant, SetnxExpire, Token, TokenWatch, ZooKeeper,
 };
+use crate::tell::act;
 use crate::{Failure, Store};
 
 pub(super) const FULL: Scenario = Scenario {
@@ -117,6 +118,7 @@ async fn cannot_save(stage: &Stage<'_>) -> Result<(), Failure> {
     let refuse = async |_: &Contender| {
         own.each(|server| {
             // Nothing can be renamed over a folder that is not empty, by no user.
+            act("the server cannot write its snapshot");
             fs::create_dir_all(dump(server, DUMP)?.join("in-the-way"))?;
             Ok(server.command(&["BGSAVE"])?)
         })?;

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use crate::Failure;
 use crate::lab::{Contender, Stage};
 use crate::strategy::Kind;
+use crate::tell::act;
 
 /// The entries of the lock in the store, in the order of their creation: who waits has one, too.
 pub(super) async fn entries(stage: &Stage<'_>) -> Result<usize, Failure> {
@@ -51,6 +52,7 @@ pub(super) async fn end_session(
         let keys = etcd_keys(stage).await?;
         let key = keys.get(place).ok_or("the lock has no entry there")?;
         let etcd = etcd_client::Client::connect(stage.lab.etcd()?.urls(), None).await?;
+        act(&format!("an administrator revokes the lease of {}", contender.name()));
         etcd.lease_client().revoke(key.lease()).await?;
         return Ok(());
     }
@@ -62,6 +64,7 @@ pub(super) async fn end_session(
         contender.proxy().black_hole();
     }
     let resumption = resumption(contender).ok_or("a client has resumed a session that has no number")?;
+    act(&format!("an administrator closes the session of {}", contender.name()));
     close(stage.lab.zookeeper()?.addr(0), &resumption).await?;
     Ok(())
 }
@@ -70,6 +73,7 @@ pub(super) async fn end_session(
 pub(super) async fn delete_path(stage: &Stage<'_>) -> Result<(), Failure> {
     let zookeeper = zookeeper(stage).await?;
     let path = path(stage, &zookeeper).await?.ok_or("the lock has no path")?;
+    act("an administrator deletes the lock's empty path");
     Ok(zookeeper.delete(&path, None).await?)
 }
 

@@ -9,6 +9,7 @@ use super::{ONE_REDIS, Servers, newcomer};
 use crate::Failure;
 use crate::lab::Stage;
 use crate::strategy::Kind::{Etcd, Memory, Redlock, RedlockFenced, ZooKeeper};
+use crate::tell::act;
 
 const NO_REDIS: &str =
     "it answers when its log is on the disk, so the power takes nothing that was answered; S36 is its restart";
@@ -90,6 +91,7 @@ async fn play(stage: &Stage<'_>, fsync: &str, loss: Loss) -> Result<(), Failure>
     let folder: (String, String) = server.command(&["CONFIG", "GET", "dir"])?;
     server.kill()?;
     if loss == Loss::Power && fsync != "always" {
+        act("the power takes what was not on the disk");
         forget_from(&append_only_file(Path::new(&folder.1))?, &stage.key)?;
     }
     server.restart()?;

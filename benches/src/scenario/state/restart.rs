@@ -7,6 +7,7 @@ use super::super::{Expected, Scenario};
 use super::{ONE_REDIS, Servers, newcomer};
 use crate::lab::{Contender, Place, Setup, Stage};
 use crate::strategy::Kind::{Etcd, Memory, Redlock, RedlockFenced, ZooKeeper};
+use crate::tell::act;
 use crate::{Failure, Store};
 
 /// redis.io, "Distributed Locks with Redis", "Performance, Crash Recovery and fsync".
@@ -100,6 +101,7 @@ async fn delayed_restart(stage: &Stage<'_>) -> Result<(), Failure> {
     let held = a.acquire(stage.long()).await?;
     servers.struck.server.kill()?;
     a.stop()?;
+    act("time passes for everybody: every lease is over");
     stage.lab.clocks().step(stage.long().ttl() + Duration::from_secs(1))?;
     servers.struck.server.restart()?;
     let b = stage.contender_at("b", &servers.place(), Setup::patient()).await?;
