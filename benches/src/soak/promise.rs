@@ -100,62 +100,39 @@ pub(super) const fn has_tokens(kind: Kind) -> bool {
 ///
 /// Not among them: data that is lost, a server's wall clock that jumps, an administrator who deletes, more than half of Redlock's
 /// nodes forgetting what is not over.
-pub(super) const fn faults(kind: Kind) -> &'static [Sort] {
+pub(super) fn faults(kind: Kind) -> Vec<Sort> {
     use Sort::{
         BlackHole, Cut, CutAt, Delay, FlushScripts, HoldReply, HoldRequest, JumpWall, Kill, KillClients, KillWhile,
         LoseReply, PassTime, RestartServer, Stop, StopServer,
     };
 
-    match kind.store() {
-        Store::Process => &[],
-        Store::Redis | Store::Nodes => &[
-            Stop,
-            Stop,
-            Kill,
-            KillWhile,
-            KillWhile,
-            Delay,
-            Delay,
-            BlackHole,
-            Cut,
-            HoldRequest,
-            HoldRequest,
-            HoldRequest,
-            HoldReply,
-            HoldReply,
-            LoseReply,
-            CutAt,
-            StopServer,
-            RestartServer,
-            KillClients,
-            FlushScripts,
-            PassTime,
-            JumpWall,
-            JumpWall,
-        ],
+    const ANYWHERE: &[Sort] = &[
+        Stop,
+        Stop,
+        Kill,
+        KillWhile,
+        KillWhile,
+        Delay,
+        Delay,
+        BlackHole,
+        Cut,
+        HoldRequest,
+        HoldRequest,
+        HoldRequest,
+        HoldReply,
+        HoldReply,
+        LoseReply,
+        CutAt,
+        StopServer,
+        RestartServer,
+    ];
+    let (anywhere, there): (_, &[_]) = match kind.store() {
+        Store::Process => (&[][..], &[]),
+        Store::Redis | Store::Nodes => (ANYWHERE, &[KillClients, FlushScripts, PassTime, JumpWall, JumpWall]),
         // Their servers' clocks cannot be set.
-        Store::Etcd | Store::ZooKeeper => &[
-            Stop,
-            Stop,
-            Kill,
-            KillWhile,
-            KillWhile,
-            Delay,
-            Delay,
-            BlackHole,
-            Cut,
-            HoldRequest,
-            HoldRequest,
-            HoldRequest,
-            HoldReply,
-            HoldReply,
-            LoseReply,
-            CutAt,
-            StopServer,
-            RestartServer,
-            JumpWall,
-        ],
-    }
+        Store::Etcd | Store::ZooKeeper => (ANYWHERE, &[JumpWall]),
+    };
+    [anywhere, there].concat()
 }
 
 /// The commands by which a strategy of this kind acquires, renews and releases, each with the step after which it comes: those
