@@ -4,31 +4,39 @@ use std::time::Duration;
 
 use lock_core::{Effect, Error, ErrorKind, Lease, Result};
 
-/// The shortest ttl: below it a slow round trip eats the lease.
-pub(crate) const MIN_TTL: Duration = Duration::from_millis(100);
-
-/// The unit of a ttl.
-pub(crate) const STEP: Duration = Duration::from_millis(1);
-
 /// How long the last fencing token outlives its lock.
 const FENCE_OUTLIVES: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A ttl that the server can keep: what it gives, and what it is told.
-#[derive(Debug)]
-pub(crate) struct Ttl {
-    pub(crate) given: Duration,
-    pub(crate) millis: String,
-    pub(crate) fence_millis: String,
+/// A ttl that a Redis can keep: what it gives, and what it is told. For strategies that keep their locks on Redis, here and in
+/// other crates.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ttl {
+    /// What is given, in whole milliseconds.
+    pub given: Duration,
+    /// The same for a command.
+    pub millis: String,
+    /// How long the last fencing token is kept: a day longer.
+    pub fence_millis: String,
 }
 
 impl Ttl {
+    /// The shortest: below it a slow round trip eats the lease.
+    pub const MIN: Duration = Duration::from_millis(100);
+
+    /// Its unit.
+    pub const STEP: Duration = Duration::from_millis(1);
+
     /// Checks `ttl` and rounds it up to whole milliseconds.
-    pub(crate) fn new(ttl: Duration, backend: &str, operation: &'static str) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` below [`MIN`](Ttl::MIN) and above [`Lease::MAX_TTL`].
+    pub fn new(ttl: Duration, backend: &str, operation: &'static str) -> Result<Self> {
         let refused = |says| Error::new(ErrorKind::InvalidInput, Effect::None, backend, operation, says);
-        if ttl < MIN_TTL {
-            return Err(refused(format!(
-                "a ttl of {ttl:?} is below the minimum of {MIN_TTL:?}; ask for at least that"
-            )));
+        if ttl < Self::MIN {
+            let says = format!("a ttl of {ttl:?} is below the minimum of {:?}; ask for at least that", Self::MIN);
+            return Err(refused(says));
         }
         if ttl > Lease::MAX_TTL {
             return Err(refused(format!("a ttl of {ttl:?} is above the maximum of 365 days; renew a shorter one")));

@@ -63,6 +63,7 @@ mod watch;
 
 pub use config::Config;
 pub use connection::Connection;
+pub use lease::Ttl;
 pub use reentrant::{Reentrant, ReentrantOptions};
 pub use replication::MinReplicas;
 pub use script::{Call, Script};

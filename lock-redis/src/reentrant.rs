@@ -11,7 +11,7 @@ use redis::{Pipeline, RedisResult};
 use crate::channel::Channel;
 use crate::connection::Connection;
 use crate::error::{Failure, explain};
-use crate::lease::{self, Ttl};
+use crate::lease::Ttl;
 use crate::script::{self, Call};
 use crate::{Config, MinReplicas, answer, keys, listing};
 
@@ -183,8 +183,8 @@ impl Backend for Reentrant {
             wake_up: self.channel.wake_up(),
             node_failure: NodeFailure::LosesLocks,
             expiry: Expiry::Entry,
-            min_ttl: lease::MIN_TTL,
-            ttl_step: lease::STEP,
+            min_ttl: Ttl::MIN,
+            ttl_step: Ttl::STEP,
         }
     }
 

@@ -4,12 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use lock_core::{Effect, Error, ErrorKind, Result};
-use lock_redis::{Call, Config, Connection};
+use lock_redis::{Call, Config, Connection, Ttl};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::entry::{Entry, Names};
-use crate::lease::Ttl;
 use crate::mint::Reading;
 use crate::scripts;
 

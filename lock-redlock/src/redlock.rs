@@ -11,14 +11,14 @@ use lock_core::{
     Backend, Claim, Effect, Error, ErrorKind, Exclusion, Expiry, Fencing, Grant, Guarantees, Inspection, LockKey,
     Moment, NodeFailure, OwnerCheck, Release, Renew, Renewal, Result, Stop, Undone, WakeUp,
 };
-use lock_redis::{Config, Connection};
+use lock_redis::{Config, Connection, Ttl};
 
 use self::acquisition::Won;
 use crate::RedlockOptions;
 use crate::ask::{self, Calls, SharedRound, Tally};
 use crate::entry::{Entry, Names};
 use crate::error::explain;
-use crate::lease::{self, Ttl};
+use crate::lease::Validity;
 use crate::node::Node;
 use crate::round::{Question, Round, Verdict, majority};
 use crate::sight;
@@ -280,8 +280,8 @@ impl Backend for Redlock {
             wake_up: WakeUp::Poll,
             node_failure: NodeFailure::SurvivesMinority,
             expiry: Expiry::Entry,
-            min_ttl: lease::MIN_TTL,
-            ttl_step: lease::STEP,
+            min_ttl: Ttl::MIN,
+            ttl_step: Ttl::STEP,
         }
     }
 

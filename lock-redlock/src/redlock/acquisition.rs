@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Backend, Claim, Effect, Error, ErrorKind, FencingToken, Grant, Moment, Result};
+use lock_redis::Ttl;
 
 use super::Redlock;
 use crate::ask::{self, Calls, SharedRound};
 use crate::entry::Entry;
 use crate::error::explain;
-use crate::lease::Ttl;
+use crate::lease::Validity;
 use crate::mint::{self, Reading};
 use crate::round::{Question, Round, Verdict};
 

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lock_core::{Effect, Moment};
+use lock_redis::Ttl;
 
 use super::Flaw;
 use super::clock::{Clock, Nanos};
 use super::net::{Due, Event, Letter, Net, Stimulus};
 use super::node::{Request, nanos};
-use crate::lease::Ttl;
+use crate::lease::Validity;
 use crate::round::{Answer, Question, Round, Verdict};
 
 pub(super) struct Client {
