@@ -169,7 +169,7 @@ struct Line {
     /// Which of its servers, where it has several.
     server: Option<usize>,
     what: String,
-    /// Whether it is a message, which is left out before what somebody does.
+    /// Whether it is a request or a reply, which is left out before what somebody does.
     is_message: bool,
 }
 
@@ -181,7 +181,8 @@ fn time_line(store: Store, key: &str, events: &[Event], transcript: &Transcript,
     });
     let passed = lock(&transcript.passed).clone();
     let sent = passed.into_iter().filter_map(|Passed { t_ns, actor, server, message }| {
-        let is_message = !matches!(message, Message::Fault(_));
+        // A push is news, and there are few.
+        let is_message = matches!(message, Message::Request(_) | Message::Reply { .. });
         Some(Line { t_ns, actor, server, what: wire(store, key, &message)?, is_message })
     });
     let mut all: Vec<_> = said.chain(sent).collect();
