@@ -45,6 +45,7 @@ mod cluster;
 mod config;
 mod connection;
 mod error;
+mod evaluation;
 mod extension;
 mod keys;
 mod lease;

@@ -1,6 +1,9 @@
 //! The other side of a contender: the process that holds locks. It reads what it is asked to do line by line, does each thing
 //! on a task of its own, and writes down at once what happens and what it answers.
 
+mod claimed;
+mod held;
+
 use std::collections::HashMap;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::path::Path;
@@ -8,14 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use lock_core::{Backend, Claim, Effect, ErrorKind, Grant, Lock, LockGuard, LockKey, Locks, Moment, Options, Owner};
-use lock_core::{Release, Renew, Watch};
+use lock_core::{Lock, LockKey, Locks, Options, Owner, Release};
 use lock_memory::Memory;
-use lock_testkit::history::{Actor, Attempt, History, Hold};
+use lock_testkit::history::{Actor, History};
 use nix::time::ClockId;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use self::claimed::Claimed;
+use self::held::Held;
 use super::protocol::{Answer, Ask, Asked, Limits, Line, Resource, Wanted};
 use crate::strategy::Seat;
 use crate::{Failure, Strategy};
@@ -73,24 +77,6 @@ struct Client {
     actor: Actor,
 }
 
-/// A lock that was granted.
-struct Held {
-    hold: Hold,
-    watch: Watch,
-    /// Taken by its release, or while it is being extended.
-    guard: tokio::sync::Mutex<Option<LockGuard>>,
-}
-
-/// A claim that was put to the backend without the driver.
-struct Claimed {
-    backend: Arc<dyn Backend>,
-    claim: Claim,
-    /// The acquisition while it is not decided: the same claim again is the same acquisition.
-    attempt: Mutex<Option<Attempt>>,
-    grant: Mutex<Option<Grant>>,
-    hold: Mutex<Option<Hold>>,
-}
-
 impl Child {
     fn new() -> Self {
         let history = History::on(lab_now);
@@ -135,21 +121,11 @@ impl Child {
             Ask::TryAcquire { client, wanted, hold } => self.acquire(&client, &wanted, None, hold).await,
             Ask::Probe { client, wanted, bound } => self.probe(&client, &wanted, bound).await,
             Ask::Cancel { .. } => unreachable!("it is done before a task is made"),
-            Ask::Release { hold } => self.release(&hold).await,
-            Ask::Drop { hold } => {
-                let held = self.held(&hold)?;
-                held.hold.releasing();
-                drop(held.guard.lock().await.take());
-                Ok(Answer::Done)
-            }
-            Ask::Extend { hold, ttl } => self.extend(&hold, ttl).await,
+            Ask::Release { hold } => self.held(&hold)?.release().await,
+            Ask::Drop { hold } => Ok(self.held(&hold)?.drop_guard().await),
+            Ask::Extend { hold, ttl } => self.held(&hold)?.extend(ttl).await,
             Ask::Look { hold } => Ok(self.held(&hold)?.look()),
-            Ask::Lost { hold } => {
-                let held = self.held(&hold)?;
-                let reason = held.watch.lost().await;
-                held.hold.stopped();
-                Ok(Answer::Lost { reason: format!("{reason:?}") })
-            }
+            Ask::Lost { hold } => Ok(self.held(&hold)?.lost().await),
             Ask::Read { client, resource } => {
                 let actor = self.client(&client)?.actor;
                 Ok(Answer::Value { value: resource.read(&actor).await? })
@@ -163,15 +139,11 @@ impl Child {
                 let value = resource.read(&actor).await?;
                 self.write(&actor, &resource, value + 1, hold.as_deref(), None).await
             }
-            Ask::WriteHeld { resource, hold } => self.write_held(&resource, &hold).await,
+            Ask::WriteHeld { resource, hold } => self.held(&hold)?.write(&resource).await,
             Ask::RawAcquire { client, wanted, claim } => self.raw_acquire(&client, &wanted, claim).await,
             Ask::RawRenew { claim, ttl } => self.claimed(&claim)?.renew(ttl).await,
             Ask::RawRelease { claim } => self.claimed(&claim)?.release().await,
-            Ask::RawAbandon { claim } => {
-                let claimed = self.claimed(&claim)?;
-                let undone = claimed.backend.abandon(&claimed.claim).await?;
-                Ok(Answer::Undone { settled: undone == lock_core::Undone::Settled })
-            }
+            Ask::RawAbandon { claim } => self.claimed(&claim)?.abandon().await,
             Ask::Inspect { client, key } => {
                 let backend = Arc::clone(self.client(&client)?.locks.backend());
                 Ok(Answer::Holder { held: backend.inspect(&LockKey::new(&*key)?).await?.held })
@@ -213,94 +185,6 @@ impl Child {
         Ok(Answer::Done)
     }
 
-    async fn acquire(
-        &self,
-        client: &str,
-        wanted: &Wanted,
-        within: Option<Duration>,
-        hold: String,
-    ) -> Result<Answer, Failure> {
-        let Client { locks, actor } = self.client(client)?;
-        let lock = wanted.on(&locks)?;
-        let attempt = match &wanted.owner {
-            Some(owner) => actor.acquiring_for(wanted.key.as_str(), owner.as_str()),
-            None => actor.acquiring(wanted.key.as_str()),
-        };
-        let granted = match within {
-            Some(within) => lock.acquire_within(within).await.map(Some),
-            None => lock.try_acquire().await,
-        };
-        match granted {
-            Ok(Some(guard)) => {
-                let (token, watch) = (guard.fencing_token(), guard.watch());
-                let held = attempt.granted(token, guard.deadline());
-                let remaining = guard.remaining();
-                let held = Held { hold: held, watch, guard: tokio::sync::Mutex::new(Some(guard)) };
-                self::lock(&self.holds).insert(hold, Arc::new(held));
-                Ok(Answer::Granted { token: token.map(lock_core::FencingToken::value), remaining })
-            }
-            Ok(None) => {
-                attempt.busy();
-                Ok(Answer::Busy)
-            }
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                attempt.busy();
-                Ok(Answer::error(&error))
-            }
-            Err(error) => {
-                attempt.failed(error.effect());
-                Ok(Answer::error(&error))
-            }
-        }
-    }
-
-    async fn probe(&self, client: &str, wanted: &Wanted, bound: Duration) -> Result<Answer, Failure> {
-        let Client { locks, actor } = self.client(client)?;
-        let lock = wanted.on(&locks)?;
-        let probe = actor.probing(wanted.key.as_str(), bound);
-        match lock.acquire_within(bound).await {
-            Ok(guard) => {
-                probe.succeeded();
-                Ok(released(guard.release().await?))
-            }
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                probe.gave_up();
-                Ok(Answer::error(&error))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn release(&self, hold: &str) -> Result<Answer, Failure> {
-        let held = self.held(hold)?;
-        let guard = held.guard.lock().await.take().ok_or("it has been released before")?;
-        held.look();
-        held.hold.releasing();
-        match guard.release().await {
-            Ok(answer) => {
-                held.hold.released(answer);
-                Ok(released(answer))
-            }
-            Err(error) => {
-                held.hold.release_failed(error.effect());
-                Ok(Answer::error(&error))
-            }
-        }
-    }
-
-    async fn extend(&self, hold: &str, ttl: Duration) -> Result<Answer, Failure> {
-        let held = self.held(hold)?;
-        let guard = held.guard.lock().await;
-        let guard = guard.as_ref().ok_or("it has been released before")?;
-        match guard.extend(ttl).await {
-            Ok(()) => {
-                held.hold.renewed(guard.deadline());
-                Ok(Answer::Renewed { remaining: guard.remaining() })
-            }
-            Err(error) => Ok(Answer::error(&error)),
-        }
-    }
-
     async fn write(
         &self,
         actor: &Actor,
@@ -310,11 +194,7 @@ impl Child {
         gate: Option<&str>,
     ) -> Result<Answer, Failure> {
         let token = match hold {
-            Some(hold) => {
-                let held = self.held(hold)?;
-                let guard = held.guard.lock().await;
-                guard.as_ref().and_then(LockGuard::fencing_token)
-            }
+            Some(hold) => self.held(hold)?.token().await,
             None => None,
         };
         while gate.is_some_and(|gate| !Path::new(gate).exists()) {
@@ -322,79 +202,6 @@ impl Child {
         }
         let accepted = resource.write(actor, value, token).await?;
         Ok(if accepted { Answer::Done } else { Answer::Refused })
-    }
-
-    async fn write_held(&self, resource: &Resource, hold: &str) -> Result<Answer, Failure> {
-        let held = self.held(hold)?;
-        let token = held.guard.lock().await.as_ref().and_then(LockGuard::fencing_token);
-        if held.look() == Answer::NotHeld {
-            return Ok(Answer::NotHeld);
-        }
-        let accepted = resource.write_held(&held.hold, token).await?;
-        Ok(if accepted { Answer::Done } else { Answer::Refused })
-    }
-
-    async fn raw_acquire(&self, client: &str, wanted: &Wanted, name: String) -> Result<Answer, Failure> {
-        let Client { locks, actor } = self.client(client)?;
-        let earlier = lock(&self.claims).get(&name).cloned();
-        let claimed = match earlier {
-            Some(claimed) => claimed,
-            None => {
-                let owner = wanted.owner()?.unwrap_or_else(Owner::random);
-                let claim = Claim::new(LockKey::new(&*wanted.key)?, owner, wanted.lease());
-                let backend = Arc::clone(locks.backend());
-                let claimed = Claimed {
-                    backend,
-                    claim,
-                    attempt: Mutex::default(),
-                    grant: Mutex::default(),
-                    hold: Mutex::default(),
-                };
-                Arc::clone(lock(&self.claims).entry(name).or_insert_with(|| Arc::new(claimed)))
-            }
-        };
-        let undecided = lock(&claimed.attempt).take();
-        let is_repeated = undecided.is_some();
-        let attempt = undecided.unwrap_or_else(|| match &wanted.owner {
-            Some(owner) => actor.acquiring_for(wanted.key.as_str(), owner.as_str()),
-            None => actor.acquiring(wanted.key.as_str()),
-        });
-        match claimed.backend.try_acquire(&claimed.claim).await {
-            Ok(Some(grant)) => {
-                let (token, deadline) = (grant.fencing_token, deadline(grant.sent_at, grant.ttl));
-                // The same claim again is the same hold.
-                let mut hold = lock(&claimed.hold);
-                match &*hold {
-                    Some(hold) => {
-                        attempt.busy();
-                        hold.renewed(deadline);
-                    }
-                    None => *hold = Some(attempt.granted(token, deadline)),
-                }
-                *lock(&claimed.grant) = Some(grant);
-                Ok(Answer::Granted {
-                    token: token.map(lock_core::FencingToken::value),
-                    remaining: deadline.remaining(),
-                })
-            }
-            Ok(None) => {
-                // What refuses a repeated claim may be its own entry.
-                if is_repeated {
-                    *lock(&claimed.attempt) = Some(attempt);
-                } else {
-                    attempt.busy();
-                }
-                Ok(Answer::Busy)
-            }
-            Err(error) => {
-                if is_repeated || error.effect() == Effect::Unknown {
-                    *lock(&claimed.attempt) = Some(attempt);
-                } else {
-                    attempt.failed(error.effect());
-                }
-                Ok(Answer::error(&error))
-            }
-        }
     }
 
     fn client(&self, name: &str) -> Result<Client, Failure> {
@@ -423,68 +230,6 @@ impl Wanted {
         let owner = self.owner.as_ref().map(|owner| owner.parse::<u128>()).transpose()?;
         Ok(owner.map(Owner::from_bits))
     }
-}
-
-impl Held {
-    /// What the guard says, written down as something that is acted on.
-    fn look(&self) -> Answer {
-        if self.watch.is_held() {
-            self.hold.affirmed(self.watch.deadline());
-            Answer::Held { remaining: self.watch.remaining() }
-        } else {
-            self.hold.stopped();
-            Answer::NotHeld
-        }
-    }
-}
-
-impl Claimed {
-    async fn renew(&self, ttl: Duration) -> Result<Answer, Failure> {
-        let grant = lock(&self.grant).clone().ok_or("this claim has no grant")?;
-        let answers = self.backend.renew(&[Renew::new(&grant, ttl)]).await;
-        let answer = answers.into_iter().next().ok_or("a renewal has no answer")?;
-        let hold = lock(&self.hold);
-        let hold = hold.as_ref().ok_or("this claim has no hold")?;
-        Ok(match answer {
-            Ok(renewal) => {
-                let deadline = deadline(renewal.sent_at, renewal.ttl);
-                hold.renewed(deadline);
-                // There is no driver to know that it comes too late: what the backend says is acted on.
-                hold.affirmed(deadline);
-                Answer::Renewed { remaining: deadline.remaining() }
-            }
-            Err(error) => {
-                if error.kind() == ErrorKind::Lost {
-                    hold.renewal_lost();
-                }
-                Answer::error(&error)
-            }
-        })
-    }
-
-    async fn release(&self) -> Result<Answer, Failure> {
-        let grant = lock(&self.grant).clone().ok_or("this claim has no grant")?;
-        if let Some(hold) = &*lock(&self.hold) {
-            hold.releasing();
-        }
-        let answer = self.backend.release(&grant).await;
-        if let Some(hold) = &*lock(&self.hold) {
-            match &answer {
-                Ok(answer) => hold.released(*answer),
-                Err(error) => hold.release_failed(error.effect()),
-            }
-        }
-        Ok(match answer {
-            Ok(answer) => released(answer),
-            Err(error) => Answer::error(&error),
-        })
-    }
-}
-
-/// As the driver counts it: `docs/safety.md`.
-fn deadline(sent_at: Moment, ttl: Duration) -> Moment {
-    let drift = ttl / 100 + Duration::from_millis(2);
-    sent_at.saturating_add(ttl.saturating_sub(drift))
 }
 
 const fn released(release: Release) -> Answer {
