@@ -9,7 +9,7 @@ use lock_testkit::fault::{Armed, Direction, Proxy, Request};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::schedule::{Fault, Planned, Point, name};
+use super::schedule::{Fault, Planned, Point, majority_from, name};
 use super::servers::Servers;
 use crate::Failure;
 use crate::lab::{Contender, Lab};
@@ -191,6 +191,21 @@ impl Ground {
                 begun();
                 wait().await;
                 proxy.heal();
+                Ok(())
+            }
+            Fault::Partition { who, server } => {
+                let majority: Vec<_> = majority_from(server).collect();
+                let ways = (0..self.players.len()).flat_map(|player| {
+                    self.proxies(player).iter().enumerate().map(move |(server, proxy)| (player, server, proxy))
+                });
+                let cut: Vec<_> = ways
+                    .filter(|(player, server, _)| majority.contains(server) == (*player == who))
+                    .map(|(.., proxy)| proxy)
+                    .collect();
+                cut.iter().for_each(|proxy| proxy.black_hole());
+                begun();
+                wait().await;
+                cut.iter().for_each(|proxy| proxy.heal());
                 Ok(())
             }
             Fault::Cut { who, server } => {

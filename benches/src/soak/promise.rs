@@ -103,7 +103,7 @@ pub(super) const fn has_tokens(kind: Kind) -> bool {
 pub(super) fn faults(kind: Kind) -> Vec<Sort> {
     use Sort::{
         BlackHole, Cut, CutAt, Delay, FlushScripts, HoldReply, HoldRequest, JumpWall, Kill, KillClients, KillWhile,
-        LoseReply, PassTime, RestartServer, Stop, StopServer,
+        LoseReply, Partition, PassTime, RestartServer, Stop, StopServer,
     };
 
     const ANYWHERE: &[Sort] = &[
@@ -128,7 +128,8 @@ pub(super) fn faults(kind: Kind) -> Vec<Sort> {
     ];
     let (anywhere, there): (_, &[_]) = match kind.store() {
         Store::Process => (&[][..], &[]),
-        Store::Redis | Store::Nodes => (ANYWHERE, &[KillClients, FlushScripts, PassTime, JumpWall, JumpWall]),
+        Store::Redis => (ANYWHERE, &[KillClients, FlushScripts, PassTime, JumpWall, JumpWall]),
+        Store::Nodes => (ANYWHERE, &[KillClients, FlushScripts, PassTime, JumpWall, Partition, Partition, Partition]),
         // Their servers' clocks cannot be set.
         Store::Etcd | Store::ZooKeeper => (ANYWHERE, &[JumpWall]),
     };

@@ -109,6 +109,12 @@ pub(super) enum Fault {
         who: usize,
         server: usize,
     },
+    /// The network falls in two: it reaches a minority of the servers, and the others reach the majority, the first of which
+    /// this is.
+    Partition {
+        who: usize,
+        server: usize,
+    },
     /// Its connections to the server are cut, and none is accepted for a while.
     Cut {
         who: usize,
@@ -235,6 +241,8 @@ impl Planned {
             Sort::KillWhile => (Fault::KillWhile { who, command, arrives: rng.bool() }, 50..150),
             Sort::Delay => (Fault::Delay { who, replies: rng.u8(..3) > 0 }, 30..98),
             Sort::BlackHole => (Fault::BlackHole { who, server }, 20..200),
+            // Long enough that others take the lock meanwhile, at the majority.
+            Sort::Partition => (Fault::Partition { who, server }, 100..250),
             Sort::Cut => (Fault::Cut { who, server }, 0..50),
             Sort::HoldRequest => (Fault::HoldRequest { who, command }, 60..160),
             Sort::HoldReply => (Fault::HoldReply { who, command }, 40..130),
@@ -261,6 +269,7 @@ pub(super) enum Sort {
     KillWhile,
     Delay,
     BlackHole,
+    Partition,
     Cut,
     HoldRequest,
     HoldReply,
@@ -304,6 +313,13 @@ impl Fault {
             Self::BlackHole { who, server } => {
                 format!("nothing passes between {} and server {server} for {ms} ms", name(who))
             }
+            Self::Partition { who, server } => {
+                let servers = majority_from(server).map(|server| server.to_string()).collect::<Vec<_>>().join(", ");
+                format!(
+                    "for {ms} ms the servers {servers} are reached by everybody but {}, who alone reaches the rest",
+                    name(who)
+                )
+            }
             Self::Cut { who, server } => {
                 format!("{}'s connections to server {server} are cut, and refused for {ms} ms", name(who))
             }
@@ -336,6 +352,11 @@ impl fmt::Display for Point {
         };
         write!(f, "when {} {step} in turn {}", name(self.who), self.turn + 1)
     }
+}
+
+/// So many of Redlock's nodes, from this one on, that the others are no majority.
+pub(super) fn majority_from(server: usize) -> impl Iterator<Item = usize> {
+    (server..=server + NODES / 2).map(|server| server % NODES)
 }
 
 /// A contender's name in the history.
