@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lock_core::{Effect, Moment};
+use lock_testkit::simulation::{Clock, Nanos, nanos};
 
 use super::Flaw;
-use super::clock::{Clock, Nanos};
 use super::net::{Due, Event, Letter, Net, Stimulus};
-use super::node::{Request, nanos};
+use super::node::Request;
 use crate::lease::Ttl;
 use crate::round::{Answer, Question, Round, Verdict};
 
