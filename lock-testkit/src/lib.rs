@@ -14,6 +14,7 @@
 //! | [`history::History`] | what happened, by one clock, and whether two held at once, an update was lost, a token fell |
 //! | [`Process`] | a child process that is paused or killed, and never outlives the test |
 //! | [`TempFolder`] | a folder that is removed with its owner, also when that is killed |
+//! | [`simulation`] | drawn worlds of bad clocks and networks, played over thousands of seeds without waiting |
 //! | [`suite`] | every line of the contract as a trial, against a backend on its real store |
 //!
 //! The feature `tls` adds `Certificates`, for private servers that speak TLS.
@@ -88,6 +89,7 @@ mod process;
 mod program;
 mod redis;
 mod resp;
+pub mod simulation;
 pub mod suite;
 mod zookeeper;
 

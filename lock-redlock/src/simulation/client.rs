@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lock_core::{Effect, Moment};
 use lock_redis::Ttl;
+use lock_testkit::simulation::{Clock, Nanos, nanos};
 
 use super::Flaw;
-use super::clock::{Clock, Nanos};
 use super::net::{Due, Event, Letter, Net, Stimulus};
-use super::node::{Request, nanos};
+use super::node::Request;
 use crate::lease::Validity;
 use crate::round::{Answer, Question, Round, Verdict};
 

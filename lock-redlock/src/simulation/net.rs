@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use lock_core::Effect;
+use lock_testkit::simulation::{Nanos, show};
 
-use super::clock::{MILLI, Nanos};
 use super::node::Request;
 use super::plan::{Fault, Plan};
 use crate::round::Answer;
@@ -145,8 +145,4 @@ impl Net {
     fn happens(&mut self, chance: f64) -> bool {
         self.now < self.plan.calm && self.rng.f64() < chance
     }
-}
-
-pub(super) fn show(at: Nanos) -> String {
-    format!("{:>12.6} ms", at as f64 / MILLI as f64)
 }

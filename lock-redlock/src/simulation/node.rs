@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::clock::{Clock, Nanos};
+use lock_testkit::simulation::{Clock, Nanos, nanos};
 
 /// A Redis that keeps one lock as our scripts do, each of them one atomic step.
 #[derive(Debug)]
@@ -70,8 +70,4 @@ impl Node {
         let now = self.clock.reading(at);
         self.entry.is_none_or(|entry| entry.until <= now)
     }
-}
-
-pub(super) fn nanos(duration: Duration) -> Nanos {
-    Nanos::try_from(duration.as_nanos()).expect("a simulation lasts for seconds")
 }

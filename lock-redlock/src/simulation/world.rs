@@ -1,13 +1,11 @@
-use std::time::Duration;
-
 use fastrand::Rng;
+use lock_testkit::simulation::{Clock, Hold, Report};
 
+use super::Flaw;
 use super::client::Client;
-use super::clock::{Clock, Nanos};
-use super::net::{Event, Net, show};
+use super::net::{Event, Net};
 use super::node::Node;
 use super::plan::{Fault, Plan};
-use super::{Flaw, Report};
 use crate::round::Answer;
 
 /// The clients, the nodes and what lies between them.
@@ -83,27 +81,11 @@ impl World {
         if let Some(node) = self.nodes.iter().position(|node| !node.is_free(end)) {
             report.faults.push(format!("node {node} still keeps the lock at the end"));
         }
-        let mut holds: Vec<(Nanos, Nanos, usize)> = Vec::new();
-        for (number, client) in self.clients.iter().enumerate() {
-            holds.extend(client.holds.iter().map(|&(from, to)| (from, to, number)));
+        let mut holds = Vec::new();
+        for (holder, client) in self.clients.iter().enumerate() {
+            holds.extend(client.holds.iter().map(|&(from, until)| Hold { from, until, holder }));
         }
-        holds.sort_unstable();
-        report.holds = holds.len();
-        for (at, &(from, to, first)) in holds.iter().enumerate() {
-            if to < from {
-                report
-                    .faults
-                    .push(format!("client {first} is told at {} that it holds, past its deadline", show(from)));
-            }
-            for &(other_from, other_to, second) in holds[at + 1..].iter().take_while(|(other, ..)| *other < to) {
-                let during = Duration::from_nanos((to.min(other_to) - other_from).unsigned_abs());
-                report.faults.push(format!(
-                    "client {first} has held since {} and client {second} since {}: both for {during:?}",
-                    show(from),
-                    show(other_from),
-                ));
-            }
-        }
+        report.judge("client", holds);
         report.trace = self.net.into_trace();
         report
     }

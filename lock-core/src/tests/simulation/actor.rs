@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::FutureExt;
+use lock_testkit::simulation::{Clock, MILLI, Nanos, Report, nanos};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
 
-use super::clock::{Clock, MILLI, Nanos};
+use super::Flaw;
 use super::link::{Letter, Link, Outbox};
 use super::plan::Plan;
-use super::{Flaw, Report};
 use crate::clock::suspend;
 use crate::{Lease, LockGuard, Locks, Moment, Options};
 
@@ -135,7 +135,7 @@ impl Actor {
     }
 
     fn note_time(&mut self, now: Instant) {
-        self.reading = super::store::nanos(now - self.start + self.suspended);
+        self.reading = nanos(now - self.start + self.suspended);
     }
 }
 
@@ -156,7 +156,7 @@ struct Pages {
 
 impl Diary {
     fn reading(&self, moment: Moment) -> Nanos {
-        super::store::nanos(moment.saturating_duration_since(self.origin))
+        nanos(moment.saturating_duration_since(self.origin))
     }
 
     fn now(&self) -> Nanos {

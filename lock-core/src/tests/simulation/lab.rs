@@ -4,17 +4,16 @@
 //! it. An event is handled when no actor is behind it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use fastrand::Rng;
+use lock_testkit::simulation::{Clock, Hold, Nanos, Report, show};
 use tokio::sync::oneshot;
 
+use super::Flaw;
 use super::actor::Actor;
-use super::clock::{Clock, MILLI, Nanos};
 use super::link::Letter;
 use super::plan::{Fault, Plan};
 use super::store::{Answer, Op, Request, Store};
-use super::{Flaw, Report};
 use crate::ClaimId;
 
 pub(super) struct Lab {
@@ -198,24 +197,10 @@ impl Lab {
             report.faults.push("the store still keeps the lock at the end".to_owned());
         }
         let mut holds = Vec::new();
-        for (number, actor) in self.actors.into_iter().enumerate() {
-            holds.extend(actor.end(&mut report).into_iter().map(|(from, to)| (from, to, number)));
+        for (holder, actor) in self.actors.into_iter().enumerate() {
+            holds.extend(actor.end(&mut report).into_iter().map(|(from, until)| Hold { from, until, holder }));
         }
-        holds.sort_unstable();
-        report.holds = holds.len();
-        for (at, &(from, to, first)) in holds.iter().enumerate() {
-            if to < from {
-                report.faults.push(format!("actor {first} is told at {} that it holds, past its deadline", show(from)));
-            }
-            for &(other_from, other_to, second) in holds[at + 1..].iter().take_while(|(other, ..)| *other < to) {
-                let during = Duration::from_nanos((to.min(other_to) - other_from).unsigned_abs());
-                report.faults.push(format!(
-                    "actor {first} has held since {} and actor {second} since {}: both for {during:?}",
-                    show(from),
-                    show(other_from),
-                ));
-            }
-        }
+        report.judge("actor", holds);
         let mut trace = self.trace.unwrap_or_default();
         trace.sort_by_key(|(at, _)| *at);
         report.trace = trace.into_iter().map(|(at, note)| format!("{} {note}", show(at))).collect();
@@ -233,8 +218,4 @@ impl Event {
             Self::Fault(_) | Self::Request { reply: None, .. } => false,
         }
     }
-}
-
-fn show(at: Nanos) -> String {
-    format!("{:>12.6} ms", at as f64 / MILLI as f64)
 }

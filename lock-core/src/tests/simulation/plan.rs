@@ -4,10 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
+use lock_testkit::simulation::{MILLI, Nanos, Network, nanos, rate};
 
 use super::Flaw;
-use super::clock::{MILLI, Nanos};
-use super::store::nanos;
 
 /// The world of one seed.
 #[derive(Debug)]
@@ -24,18 +23,6 @@ pub(super) struct Plan {
     pub(super) calm: Nanos,
     /// By here everything must have been given back.
     pub(super) end: Nanos,
-}
-
-/// What happens to messages until it is calm; each chance is for one message.
-#[derive(Debug)]
-pub(super) struct Network {
-    pub(super) long_delay: Range<Nanos>,
-    pub(super) delayed: f64,
-    pub(super) lost: f64,
-    /// For a request only: a copy of it arrives as well, long after.
-    pub(super) doubled: f64,
-    /// For a request only: nobody listens.
-    pub(super) refused: f64,
 }
 
 #[derive(Debug)]
@@ -94,19 +81,6 @@ impl Plan {
     }
 }
 
-impl Network {
-    fn draw(rng: &mut Rng, span: Nanos) -> Self {
-        let mut chance = |most: f64| if rng.bool() { rng.f64() * most } else { 0.0 };
-        Self {
-            long_delay: 0..span * 3 / 2,
-            delayed: chance(0.1),
-            lost: chance(0.1),
-            doubled: chance(0.2),
-            refused: chance(0.05),
-        }
-    }
-}
-
 impl ActorPlan {
     fn draw(rng: &mut Rng, apart: bool, span: Nanos, calm: Nanos) -> Self {
         let blackouts = (0..rng.usize(..=2)).map(|_| {
@@ -153,12 +127,4 @@ impl Fault {
         }
         faults.into_iter().map(|fault| (rng.i64(0..calm), fault)).collect()
     }
-}
-
-/// Up to half a percent off, so that no two clocks differ by more than the drift allowance. `apart`, it is all of that in
-/// one direction: there faults show.
-fn rate(rng: &mut Rng, apart: bool, direction: i64) -> i64 {
-    const MOST: i64 = 5_000;
-
-    if apart { direction * MOST } else { rng.i64(-MOST..=MOST) }
 }

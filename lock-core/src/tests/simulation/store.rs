@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::clock::{Clock, Nanos};
+use lock_testkit::simulation::{Clock, Nanos, nanos};
 
 /// A store of one lock, as a single Redis with scripts keeps it: each request is one atomic step, and an entry ends by the
 /// store's own clock.
@@ -83,8 +83,4 @@ impl Store {
         let now = self.clock.reading(at);
         self.entry.is_none_or(|entry| entry.until <= now)
     }
-}
-
-pub(super) fn nanos(duration: Duration) -> Nanos {
-    Nanos::try_from(duration.as_nanos()).expect("a simulation lasts for seconds")
 }
