@@ -47,7 +47,10 @@ fn the_folders_of_all_servers_go_with_their_killed_owner() {
     }
     let temporary = TempFolder::new("hasp-killed-").unwrap();
     for signal in [Signal::SIGKILL, Signal::SIGINT] {
-        let mut owner = Command::new(std::env::current_exe().unwrap())
+        // A shell lets its background jobs ignore SIGINT, and a test may be in one.
+        let mut owner = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(std::env::current_exe().unwrap())
             .args(["--exact", "the_folders_of_all_servers_go_with_their_killed_owner", "--nocapture"])
             .env(OWNER, "1")
             .env("TMPDIR", temporary.path())
