@@ -97,7 +97,7 @@ enum Bound {
     AtLeast(f64),
 }
 
-const LIMITS: [Limit; 6] = [
+const LIMITS: [Limit; 7] = [
     Limit {
         what: "Token, one task: latency of a pair, to raw SET NX PX + EVALSHA",
         of: "redis-token",
@@ -132,6 +132,13 @@ const LIMITS: [Limit; 6] = [
         to: FloorKind::EtcdTxns,
         workload: Workload::Uncontended,
         bound: Bound::AtMost(1.25),
+    },
+    Limit {
+        what: "Etcd, hand-over: to one raw transaction after the same pause",
+        of: "etcd",
+        to: FloorKind::EtcdTxns,
+        workload: Workload::Handover,
+        bound: Bound::AtMost(3.0),
     },
     Limit {
         what: "ZooKeeper, one task: latency of a pair, to a raw create and delete",
@@ -173,20 +180,25 @@ pub(crate) async fn bench(
             }
             Workload::Handover => {
                 progress.expect(strategies.len());
-                let (measured, floor) = handover::run(&stores, strategies, size.handover, progress).await?;
+                let (measured, floors) = handover::run(&stores, strategies, size.handover, progress).await?;
                 let mut table = Table::new(["handover", "p50 us", "p95 us", "p99 us", "x PING"]);
-                for (peer, name, measured) in strategies
-                    .iter()
-                    .zip(measured)
+                let ping = floors[0].1;
+                let of_strategies = strategies.iter().zip(&measured);
+                let rows = of_strategies
                     .map(|(strategy, measured)| (strategy.peer(), strategy.name(), measured))
-                    .chain([("raw-ping", "raw-ping", floor)])
-                {
+                    .chain(floors.iter().map(|(kind, measured)| (once(*kind), once(*kind), measured)));
+                for (peer, name, measured) in rows {
                     line(out, peer, "handover", measured)?;
-                    let ratio = measured.p50_us / floor.p50_us;
+                    let ratio = measured.p50_us / ping.p50_us;
                     let figures = [measured.p50_us, measured.p95_us, measured.p99_us, ratio].map(figure);
                     table.row([name.into()].into_iter().chain(figures.map(Cell::from)));
                 }
                 writeln!(out, "\n{}", table.render(wants_colours()))?;
+                ratios.extend(LIMITS.iter().filter(|limit| limit.workload == *workload).filter_map(|limit| {
+                    let of = strategies.iter().position(|strategy| strategy.name() == limit.of)?;
+                    let to = floors.iter().find(|(kind, _)| *kind == limit.to)?;
+                    Some((limit, measured[of].p50_us / to.1.p50_us))
+                }));
             }
             Workload::Herd => {
                 progress.expect(strategies.len());
@@ -223,6 +235,14 @@ pub(crate) async fn bench(
         writeln!(out, "{}", table.render(wants_colours()))?;
     }
     Ok(())
+}
+
+/// What one request of a floor is called.
+const fn once(kind: FloorKind) -> &'static str {
+    match kind {
+        FloorKind::EtcdTxns => "raw-etcd-txn",
+        _ => "raw-ping",
+    }
 }
 
 fn lines(out: &mut (dyn Write + Send), workload: &str, entrants: &[Entrant], runs: &Runs) -> Result<(), Failure> {

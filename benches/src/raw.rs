@@ -121,8 +121,11 @@ impl Floor {
         }
     }
 
-    /// One PING: the way to the server and back.
-    pub(crate) async fn ping(&self) -> Result<(), Failure> {
+    /// One request: a PING, the way to the server and back; or of etcd a transaction, which is on the disk when it is answered.
+    pub(crate) async fn once(&self) -> Result<(), Failure> {
+        if let Link::Etcd(txns) = &self.link {
+            return txns.put("raw-once").await;
+        }
         let pong: String = ask(&self.link, &cmd("PING")).await?;
         if pong == "PONG" { Ok(()) } else { Err(format!("PING was answered {pong:?}").into()) }
     }

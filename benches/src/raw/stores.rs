@@ -28,6 +28,11 @@ impl EtcdTxns {
         Ok(Self { client: Box::new(client), lease })
     }
 
+    pub(super) async fn put(&self, name: &str) -> Result<(), Failure> {
+        self.client.kv_client().txn(Txn::new().and_then([TxnOp::put(name, "", None)])).await?;
+        Ok(())
+    }
+
     pub(super) async fn pair(&self, name: &str) -> Result<(), Failure> {
         let mut kv = self.client.kv_client();
         let put = TxnOp::put(name, "", Some(PutOptions::new().with_lease(self.lease)));

@@ -9,7 +9,7 @@ use super::{Floor, Measured, Samples, Stopwatch, on_a_worker};
 use crate::progress::Progress;
 use crate::raw::FloorKind;
 use crate::strategy::Strategy;
-use crate::{Failure, Stores};
+use crate::{Failure, Store, Stores};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -18,16 +18,20 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
 }
 
-/// The hand-over of each strategy, in their order, and then the floor: a PING after the same pause, when everything on the
-/// way has gone to sleep too.
+/// The hand-over of each strategy, in their order, and then the floors: one request after the same pause, when everything on
+/// the way has gone to sleep too. It is a PING, and for strategies on etcd a transaction.
 pub(crate) async fn run(
     stores: &Stores,
     strategies: &[Strategy],
     plan: Plan,
     progress: &mut Progress,
-) -> Result<(Vec<Measured>, Measured), Failure> {
-    let floor = Floor::connect(FloorKind::SetNx, stores).await?;
-    let mut pings = Samples::default();
+) -> Result<(Vec<Measured>, Vec<(FloorKind, Measured)>), Failure> {
+    let of_etcd = strategies.iter().any(|strategy| strategy.kind().store() == Store::Etcd);
+    let mut floors = Vec::new();
+    for kind in [FloorKind::SetNx, FloorKind::EtcdTxns].into_iter().filter(|kind| *kind == FloorKind::SetNx || of_etcd)
+    {
+        floors.push((Floor::connect(kind, stores).await?, kind, Samples::default()));
+    }
     let mut measured = Vec::new();
     for strategy in strategies {
         progress.step(format_args!("hand-over: {}, {} rounds", strategy.name(), plan.rounds));
@@ -60,22 +64,25 @@ pub(crate) async fn run(
         }
         let wall = samples.total();
         measured.push(Measured::of(samples, wall, None));
-        // A part of the floor beside each strategy, so that it sees the same machine.
+        // A part of the floors beside each strategy, so that they see the same machine.
         for _ in 0..plan.rounds.div_ceil(strategies.len()) {
-            pause().await;
-            let floor = floor.clone();
-            pings.record(
-                on_a_worker(async move {
+            for (floor, _, samples) in &mut floors {
+                pause().await;
+                let floor = floor.clone();
+                let once = async move {
                     let watch = Stopwatch::start();
-                    floor.ping().await?;
+                    floor.once().await?;
                     Ok(watch.elapsed())
-                })
-                .await?,
-            );
+                };
+                samples.record(on_a_worker(once).await?);
+            }
         }
     }
-    let wall = pings.total();
-    Ok((measured, Measured::of(pings, wall, None)))
+    let floors = floors.into_iter().map(|(_, kind, samples)| {
+        let wall = samples.total();
+        (kind, Measured::of(samples, wall, None))
+    });
+    Ok((measured, floors.collect()))
 }
 
 /// Drawn anew each time, because a fixed one would beat with fixed retry intervals.
