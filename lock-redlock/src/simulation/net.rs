@@ -1,4 +1,5 @@
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 use lock_core::Effect;
@@ -14,9 +15,10 @@ pub(super) struct Net {
     pub(super) plan: Plan,
     pub(super) now: Nanos,
     pub(super) rng: Rng,
-    /// By time; those of one time in the order in which they came up.
-    events: BTreeMap<(Nanos, u64), Event>,
-    next_event: u64,
+    /// All that have come up, in that order.
+    events: Vec<Event>,
+    /// Those that are still to come: by time, and those of one time in the order in which they came up.
+    due: BinaryHeap<Reverse<(Nanos, usize)>>,
     trace: Option<Vec<String>>,
 }
 
@@ -65,7 +67,7 @@ pub(super) enum Due {
 impl Net {
     pub(super) fn new(plan: Plan, rng: Rng, traced: bool) -> Self {
         let trace = traced.then(|| vec![format!("{plan:?}")]);
-        let mut net = Self { plan, now: 0, rng, events: BTreeMap::new(), next_event: 0, trace };
+        let mut net = Self { plan, now: 0, rng, events: Vec::new(), due: BinaryHeap::new(), trace };
         for (at, fault) in std::mem::take(&mut net.plan.faults) {
             net.schedule(at, Event::Fault(fault));
         }
@@ -74,14 +76,14 @@ impl Net {
 
     /// The next event, whose time it is then.
     pub(super) fn next(&mut self) -> Option<Event> {
-        let ((at, _), event) = self.events.pop_first()?;
+        let Reverse((at, event)) = self.due.pop()?;
         self.now = at;
-        Some(event)
+        Some(self.events[event])
     }
 
     pub(super) fn schedule(&mut self, at: Nanos, event: Event) {
-        self.events.insert((at.max(self.now), self.next_event), event);
-        self.next_event += 1;
+        self.due.push(Reverse((at.max(self.now), self.events.len())));
+        self.events.push(event);
     }
 
     pub(super) fn send(&mut self, node: usize, letter: Letter) {
