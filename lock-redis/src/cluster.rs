@@ -140,7 +140,11 @@ impl Cluster {
                     if is_doubtful(&failure) {
                         self.doubt(&address);
                     }
-                    return Err(failure);
+                    return Err(match failure {
+                        // Of which the way there may have taken a part.
+                        Failure::Limit(_) => Failure::Limit(self.limit),
+                        failure => failure,
+                    });
                 }
                 answer => return answer,
             }

@@ -16,7 +16,7 @@ use crate::error::{Failure, server_code};
 use crate::pinned::Pinned;
 use crate::sentinel::{self, Sentinels};
 use crate::subscriptions::Subscriptions;
-use crate::transport::{Listen, Request, bounded, twice_if_refused};
+use crate::transport::{Listen, Request, bounded, bounded_by, twice_if_refused};
 
 /// How many requests may queue for the socket; the crate's own 50 makes 256 tasks wait for each other.
 const QUEUE: usize = 1_024;
@@ -95,17 +95,17 @@ impl Links {
         request: Request<'_>,
         limit: Duration,
     ) -> Result<T, Failure> {
-        let (link, limit) = self.current(limit).await?;
+        let (link, left) = self.current(limit).await?;
         let mut manager = link.manager.clone();
         // Pinned here: moved from layer to layer, the request's state would be copied each time.
         let request = pin!(twice_if_refused(&mut manager, request));
-        self.observe(&link, bounded(limit, request)).await
+        self.observe(&link, bounded_by(left, limit, request)).await
     }
 
     pub(crate) async fn listen(&self, listen: Listen, channels: Vec<&str>, limit: Duration) -> Result<(), Failure> {
-        let (link, limit) = self.current(limit).await?;
+        let (link, left) = self.current(limit).await?;
         let mut manager = link.manager.clone();
-        self.observe(&link, bounded(limit, listen.on(&mut manager, channels))).await
+        self.observe(&link, bounded_by(left, limit, listen.on(&mut manager, channels))).await
     }
 
     /// A connection to itself, to the same server as the multiplexed one.

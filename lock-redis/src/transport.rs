@@ -55,17 +55,12 @@ impl Transport {
     }
 
     pub(crate) async fn send<T: FromRedisValue + Send>(&self, request: Request<'_>) -> Result<T, Failure> {
-        let answer = match &self.way {
+        match &self.way {
             Way::Own(links) => links.send(request, self.limit).await,
             Way::Manager(manager) => bounded(self.limit, twice_if_refused(&mut manager.clone(), request)).await,
             // Boxed, so that the other ways do not carry its size.
             Way::Pool(pool) => Box::pin(self.send_pooled(pool, request)).await,
             Way::Cluster(cluster) => Box::pin(cluster.send(request)).await,
-        };
-        match answer {
-            // The whole limit is over, and not only what finding the server had left of it.
-            Err(Failure::Limit(_)) => Err(Failure::Limit(self.limit)),
-            answer => answer,
         }
     }
 
@@ -153,7 +148,16 @@ pub(crate) async fn bounded<T>(
     limit: Duration,
     request: impl Future<Output = RedisResult<T>> + Send,
 ) -> Result<T, Failure> {
-    match timeout(limit, request).await {
+    bounded_by(limit, limit, request).await
+}
+
+/// The same where only this much is left of the limit.
+pub(crate) async fn bounded_by<T>(
+    left: Duration,
+    limit: Duration,
+    request: impl Future<Output = RedisResult<T>> + Send,
+) -> Result<T, Failure> {
+    match timeout(left, request).await {
         Ok(answer) => Ok(answer?),
         Err(_elapsed) => Err(Failure::Limit(limit)),
     }
