@@ -1,19 +1,18 @@
 //! What a strategy of another crate needs to keep its locks over a [`Connection`]: scripts of its own, a plain SET, and a listing.
 
-use std::time::Duration;
-
 use lock_core::Result;
 use redis::{Cmd, FromRedisValue, Value};
 
 use crate::connection::Connection;
 use crate::error::explain;
 use crate::keys;
+use crate::lease::Ttl;
 use crate::listing;
 use crate::script::{Call, Script};
 
 impl Connection {
-    /// Sets a key that does not exist, for `ttl` rounded up to whole milliseconds (`SET key value NX PX ttl`), in the
-    /// connection's limit per request; false if it exists. `operation` is what an error says was tried, such as `acquire`.
+    /// Sets a key that does not exist (`SET key value NX PX ttl`), in the connection's limit per request; false if it exists.
+    /// `operation` is what an error says was tried, such as `acquire`.
     ///
     /// # Errors
     ///
@@ -22,9 +21,9 @@ impl Connection {
     /// # Cancel safety
     ///
     /// Not cancel safe: a dropped request may still land, and nobody learns of it.
-    pub async fn set_if_absent(&self, operation: &'static str, key: &str, value: &str, ttl: Duration) -> Result<bool> {
+    pub async fn set_if_absent(&self, operation: &'static str, key: &str, value: &str, ttl: &Ttl) -> Result<bool> {
         let mut set = Cmd::with_capacity(6, key.len() + value.len() + 32);
-        set.arg("SET").arg(key).arg(value).arg("NX").arg("PX").arg(ttl.as_nanos().div_ceil(1_000_000).to_string());
+        set.arg("SET").arg(key).arg(value).arg("NX").arg("PX").arg(&ttl.millis);
         match self.command(&set).await {
             Ok(Value::Okay) => Ok(true),
             Ok(_nil) => Ok(false),

@@ -5,17 +5,11 @@ use std::time::Duration;
 use lock_core::Moment;
 use lock_redis::Ttl;
 
-pub(crate) trait Validity {
-    /// The end of the validity of a round whose first request was sent at `sent_at`: less 1 % and 2 ms for clocks that run at
-    /// different rates, which is redis.io's own figure.
-    fn valid_until(&self, sent_at: Moment) -> Moment;
-}
-
-impl Validity for Ttl {
-    fn valid_until(&self, sent_at: Moment) -> Moment {
-        let drift = self.given / 100 + Duration::from_millis(2);
-        sent_at.saturating_add(self.given.saturating_sub(drift))
-    }
+/// The end of the validity of a round whose first request was sent at `sent_at`: less 1 % and 2 ms for clocks that run at
+/// different rates, which is redis.io's own figure.
+pub(crate) fn valid_until(ttl: &Ttl, sent_at: Moment) -> Moment {
+    let drift = ttl.given / 100 + Duration::from_millis(2);
+    sent_at.saturating_add(ttl.given.saturating_sub(drift))
 }
 
 #[cfg(test)]
@@ -26,6 +20,6 @@ mod tests {
     fn the_validity_is_the_ttl_less_the_drift() {
         let sent_at = Moment::now();
         let ttl = Ttl::new(Duration::from_secs(10), "redlock", "acquire").unwrap();
-        assert_eq!(ttl.valid_until(sent_at).saturating_duration_since(sent_at), Duration::from_millis(9_898));
+        assert_eq!(valid_until(&ttl, sent_at).saturating_duration_since(sent_at), Duration::from_millis(9_898));
     }
 }

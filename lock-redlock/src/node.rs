@@ -58,7 +58,7 @@ impl Node {
         if entry.names.fence.is_none() {
             // What the script does with a lock that is free, at a fraction of its cost. One that is not may be this claim's.
             let value = [&*entry.claim, ":", &round, &entry.label].concat();
-            if connection.set_if_absent("acquire", &entry.names.lock, &value, ttl.given).await? {
+            if connection.set_if_absent("acquire", &entry.names.lock, &value, ttl).await? {
                 return Ok(Some(Reading::default()));
             }
         }

@@ -18,7 +18,7 @@ use crate::RedlockOptions;
 use crate::ask::{self, Calls, SharedRound, Tally};
 use crate::entry::{Entry, Names};
 use crate::error::explain;
-use crate::lease::Validity;
+use crate::lease::valid_until;
 use crate::node::Node;
 use crate::round::{Question, Round, Verdict, majority};
 use crate::sight;
@@ -323,7 +323,7 @@ impl Backend for Redlock {
         let sent_at = Moment::now();
         let round = |(.., ttl): &(Entry, u64, Ttl)| {
             let limit = sent_at.saturating_add(self.options.node_limit(ttl.given));
-            Round::new(Question::Ours, nodes, limit, Some(ttl.valid_until(sent_at)))
+            Round::new(Question::Ours, nodes, limit, Some(valid_until(ttl, sent_at)))
         };
         let rounds: Vec<_> = items.iter().map(round).collect();
         let mut calls = self.calls(|nodes, at| {

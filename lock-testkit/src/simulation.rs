@@ -63,7 +63,7 @@
 //! let simulation = Simulation::new(five_in_turn);
 //! simulation.assert_sound();
 //! simulation.assert_finds([Flaw::NoDriftAllowance], 2_000);
-//! simulation.assert_replays();
+//! simulation.assert_replays(9);
 //! ```
 
 mod clock;
@@ -145,14 +145,14 @@ impl<F: Copy + Debug + Send + Sync> Simulation<F> {
     ///
     /// # Panics
     ///
-    /// If they are not the same, or if a trace does not have more lines than there are holds.
+    /// If they are not the same, or if a trace has no more than `lines` lines, which would show too little.
     #[track_caller]
-    pub fn assert_replays(&self) {
+    pub fn assert_replays(&self, lines: usize) {
         for seed in 0..20 {
             let first = self.play(seed, None, true);
             let second = std::thread::scope(|scope| scope.spawn(|| self.play(seed, None, true)).join());
             let second = second.expect("a panic is a fault");
-            assert!(first.trace.len() > first.holds, "seed {seed}: {first:?}");
+            assert!(first.trace.len() > lines, "seed {seed}: {first:?}");
             assert_eq!(first.trace, second.trace);
             assert_eq!(first.holds, self.play(seed, None, false).holds);
         }
@@ -223,7 +223,7 @@ mod tests {
     fn a_sound_world_is_sound_and_replays_and_its_flaw_is_found() {
         let simulation = Simulation::new(in_turn::<1_000>);
         simulation.assert_sound_over(1_000);
-        simulation.assert_replays();
+        simulation.assert_replays(3);
         simulation.assert_finds([Flaw::ActsTooLong], 1);
     }
 
@@ -259,12 +259,18 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "seed 0")]
+    fn a_trace_that_tells_too_little_is_a_failure() {
+        Simulation::new(in_turn::<1_000>).assert_replays(4);
+    }
+
+    #[test]
     #[should_panic(expected = "left == right")]
     fn a_world_that_is_not_the_same_again_is_a_failure() {
         Simulation::<Flaw>::new(|_, _, _| {
             let thread = format!("{:?}", std::thread::current().id());
             Report { trace: vec![thread], ..Report::default() }
         })
-        .assert_replays();
+        .assert_replays(0);
     }
 }

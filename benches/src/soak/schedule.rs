@@ -401,12 +401,19 @@ mod tests {
 
     #[test]
     fn every_covered_fault_is_drawn_sooner_or_later() {
-        let seen = (0..500)
-            .flat_map(|seed| Schedule::draw(seed, Kind::Token).faults)
-            .map(|planned| std::mem::discriminant(&planned.fault))
-            .collect::<HashSet<_>>()
-            .len();
-        assert_eq!(seen, promise::faults(Kind::Token).iter().collect::<HashSet<_>>().len());
+        for kind in [Kind::Token, Kind::Redlock, Kind::Etcd] {
+            let drawn = (0..500).flat_map(|seed| Schedule::draw(seed, kind).faults);
+            let seen: HashSet<_> = drawn.map(|planned| std::mem::discriminant(&planned.fault)).collect();
+            assert_eq!(seen.len(), promise::faults(kind).iter().collect::<HashSet<_>>().len(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_majority_leaves_a_minority_wherever_it_begins() {
+        for server in 0..NODES {
+            let majority: HashSet<_> = majority_from(server).collect();
+            assert!(majority.contains(&server) && majority.len() > NODES / 2 && majority.len() < NODES, "{majority:?}");
+        }
     }
 
     #[test]

@@ -31,7 +31,6 @@ async fn release(driver: Arc<Driver>, held: Arc<Held>) -> Result<Release> {
     let mut backoff = Backoff::of_outage();
     let mut give_up_at = None;
     let mut may_be_done = false;
-    let mut is_repeated = false;
     loop {
         let error = match release_once(&driver, &held).await {
             Ok(Release::NotHeld) if may_be_done && Moment::now() < deadline => return Ok(Release::Released),
@@ -40,14 +39,14 @@ async fn release(driver: Arc<Driver>, held: Arc<Held>) -> Result<Release> {
         };
         may_be_done |= error.effect() == Effect::Unknown;
         let now = Moment::now();
+        let is_first = give_up_at.is_none();
         let give_up_at =
             *give_up_at.get_or_insert_with(|| now.saturating_add(driver.options.unavailable_after).min(deadline));
         let next = now.saturating_add(backoff.pause());
-        if error.kind() != ErrorKind::Unavailable || is_repeated && give_up_at <= next {
+        if error.kind() != ErrorKind::Unavailable || !is_first && give_up_at <= next {
             let effect = if may_be_done { Effect::Unknown } else { Effect::None };
             return Err(error.with_effect(effect));
         }
-        is_repeated = true;
         sleep_until(next).await;
     }
 }

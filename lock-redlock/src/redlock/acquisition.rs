@@ -12,7 +12,7 @@ use super::Redlock;
 use crate::ask::{self, Calls, SharedRound};
 use crate::entry::Entry;
 use crate::error::explain;
-use crate::lease::Validity;
+use crate::lease::valid_until;
 use crate::mint::{self, Reading};
 use crate::round::{Question, Round, Verdict};
 
@@ -33,7 +33,7 @@ impl Redlock {
     pub(super) async fn attempt(&self, claim: &Claim, ttl: &Ttl, entry: &Arc<Entry>) -> Result<Option<Grant>> {
         let number = self.rounds.fetch_add(1, Ordering::Relaxed) + 1;
         let sent_at = Moment::now();
-        let (limit, valid_until) = (self.options.node_limit(ttl.given), ttl.valid_until(sent_at));
+        let (limit, valid_until) = (self.options.node_limit(ttl.given), valid_until(ttl, sent_at));
         let round = Round::new(Question::Acquire, self.nodes.len(), sent_at.saturating_add(limit), Some(valid_until));
         let round = SharedRound::new(round);
         let mut calls = self.calls(|nodes, at| {
@@ -75,7 +75,7 @@ impl Redlock {
             async move { nodes[at].mint(&entry, token, &ttl).await }
         });
         let limit = self.options.node_limit(ttl.given);
-        let tally = self.ask(limit, Some(ttl.valid_until(sent_at)), calls).await;
+        let tally = self.ask(limit, Some(valid_until(ttl, sent_at)), calls).await;
         let error = match tally.verdict {
             Verdict::Won => return Ok(grant.with_fencing_token(FencingToken::new(token))),
             Verdict::TooLate => self.too_late("acquire", ttl.given),

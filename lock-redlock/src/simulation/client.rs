@@ -11,7 +11,7 @@ use lock_testkit::simulation::{Clock, Nanos, nanos};
 use super::Flaw;
 use super::net::{Due, Event, Letter, Net, Stimulus};
 use super::node::Request;
-use crate::lease::Validity;
+use crate::lease::valid_until;
 use crate::round::{Answer, Question, Round, Verdict};
 
 pub(super) struct Client {
@@ -298,7 +298,7 @@ impl Client {
         let valid_until = match self.flaw {
             Some(Flaw::DeadlineFromReply) => None,
             Some(Flaw::NoDriftAllowance) => Some(sent_at.saturating_add(sent)),
-            _ => Some(lease(sent).valid_until(sent_at)),
+            _ => Some(valid_until(&lease(sent), sent_at)),
         };
         let round = Round::new(question, nodes, limit, valid_until);
         let answers = vec![None; nodes];
@@ -334,9 +334,9 @@ impl Client {
     /// Until when the holder of a lease of `ttl` may act.
     fn deadline_of(&self, asked: &Asked, ttl: Duration, net: &Net) -> Moment {
         match self.flaw {
-            Some(Flaw::DeadlineFromReply) => lease(ttl).valid_until(self.now(net)),
+            Some(Flaw::DeadlineFromReply) => valid_until(&lease(ttl), self.now(net)),
             Some(Flaw::NoDriftAllowance) => asked.sent_at.saturating_add(ttl),
-            _ => lease(ttl).valid_until(asked.sent_at),
+            _ => valid_until(&lease(ttl), asked.sent_at),
         }
     }
 
@@ -387,7 +387,7 @@ impl Asked {
         if !self.is_over && self.answers.iter().any(Option::is_none) {
             return None;
         }
-        Some(if lease(self.ttl).valid_until(self.sent_at) <= now {
+        Some(if valid_until(&lease(self.ttl), self.sent_at) <= now {
             Verdict::TooLate
         } else if yes > no {
             Verdict::Won
